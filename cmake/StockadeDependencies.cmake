@@ -1,0 +1,28 @@
+# Everything comes from Debian packages (docs/DEPENDENCIES.md); `./dev setup` installs them.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+pkg_check_modules(re2 REQUIRED IMPORTED_TARGET GLOBAL re2)
+pkg_check_modules(libseccomp REQUIRED IMPORTED_TARGET GLOBAL libseccomp)
+# 1.4.6: the first one in Debian's backports that knows cgroup/connect_unix and tcx links.
+pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET GLOBAL libbpf>=1.4.6)
+pkg_check_modules(libelf REQUIRED IMPORTED_TARGET GLOBAL libelf)
+pkg_check_modules(zlib REQUIRED IMPORTED_TARGET GLOBAL zlib)
+
+# Short names for DEPS of stockade_room(); an unknown one with "::" is an error of the configure step, not of the linker.
+function(stockade_alias name)
+    add_library(dep_${name} INTERFACE)
+    target_link_libraries(dep_${name} INTERFACE ${ARGN})
+    add_library(dep::${name} ALIAS dep_${name})
+endfunction()
+stockade_alias(bpf PkgConfig::libbpf PkgConfig::libelf PkgConfig::zlib)
+stockade_alias(seccomp PkgConfig::libseccomp)
+stockade_alias(re2 PkgConfig::re2)
+stockade_alias(yaml yaml-cpp)
+stockade_alias(cli CLI11::CLI11)
+stockade_alias(protobuf protobuf::libprotobuf)

@@ -1,0 +1,35 @@
+# Compiler flags shared by all rooms, and the sanitizer presets.
+option(STOCKADE_WERROR "Warnings are errors" ON)
+option(STOCKADE_FUZZ "Build *_fuzz.cc with libFuzzer (needs clang)" OFF)
+set(STOCKADE_SANITIZE "" CACHE STRING "Value of -fsanitize= for all C and C++ code, e.g. address,undefined")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# Paths of the build machine stay out of the binaries, and ccache hits across checkouts.
+set(STOCKADE_PREFIX_MAP -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_BINARY_DIR}=build)
+
+# Own code is compiled with these; generated code (protobuf) is not.
+add_library(stockade_flags INTERFACE)
+target_compile_options(stockade_flags INTERFACE -Wall -Wextra ${STOCKADE_PREFIX_MAP})
+if(STOCKADE_WERROR)
+    target_compile_options(stockade_flags INTERFACE -Werror)
+endif()
+
+# RelWithDebInfo must not define NDEBUG: CHECK and assert are for our own bugs, and the tests run in this preset.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g")
+
+if(STOCKADE_SANITIZE)
+    add_compile_options(-fsanitize=${STOCKADE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${STOCKADE_SANITIZE})
+endif()
+if(STOCKADE_FUZZ)
+    if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "STOCKADE_FUZZ needs clang++-19 (use --preset fuzz)")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,115 @@
+# stockade_room(<dir-name> [NAME target] [DEPS targets...] [TEST_DEPS targets...])
+#
+# Called from the room's own CMakeLists.txt, e.g. userspace/model/CMakeLists.txt:
+#     stockade_room(model DEPS stockade_base stockade_wire absl::strings)
+# makes
+#   stockade_model            library of all *.cc that are not tests, fuzzers, benchmarks or mains (INTERFACE if there are none)
+#   model_event_test          from event_test.cc, ctest label unit          (build/<preset>/bin/tests)
+#   model_event_root_test     from event_root_test.cc, ctest label root
+#   model_event_benchmark     from event_benchmark.cc                       (build/<preset>/bin)
+#   model_event_fuzz          from event_fuzz.cc, only in the fuzz preset   (build/<preset>/bin/fuzz)
+#   room_model                everything above: ninja room_model
+# Sources include by path from the root of the repository: #include "userspace/model/sandbox.h".
+# DEPS may name rooms that come later; <dir-name> may be a subdirectory of the caller's (bpf/CMakeLists.txt: stockade_room(wire)).
+function(stockade_room dir_name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME" "DEPS;TEST_DEPS")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "stockade_room(${dir_name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    set(dir ${CMAKE_CURRENT_SOURCE_DIR})
+    if(IS_DIRECTORY ${dir}/${dir_name})
+        set(dir ${dir}/${dir_name})
+    endif()
+    set(room ${dir_name})
+    if(arg_NAME)
+        set(room ${arg_NAME})
+    endif()
+    set(lib stockade_${room})
+
+    file(GLOB all CONFIGURE_DEPENDS ${dir}/*.cc)
+    set(sources ${all})
+    list(FILTER sources EXCLUDE REGEX "_(test|fuzz|benchmark|main)\\.cc$")
+    if(sources)
+        add_library(${lib} STATIC ${sources})
+        target_include_directories(${lib} PUBLIC ${PROJECT_SOURCE_DIR})
+        target_link_libraries(${lib} PUBLIC ${arg_DEPS} PRIVATE stockade_flags)
+    else()
+        add_library(${lib} INTERFACE)
+        target_include_directories(${lib} INTERFACE ${PROJECT_SOURCE_DIR})
+        target_link_libraries(${lib} INTERFACE ${arg_DEPS})
+    endif()
+    add_custom_target(room_${room})
+    add_dependencies(room_${room} ${lib})
+
+    foreach(source IN LISTS all)
+        get_filename_component(stem ${source} NAME_WE)
+        if(stem MATCHES "_root_test$")
+            stockade_test(${room}_${stem} SOURCES ${source} DEPS ${lib} ${arg_TEST_DEPS} LABELS root)
+        elseif(stem MATCHES "_test$")
+            stockade_test(${room}_${stem} SOURCES ${source} DEPS ${lib} ${arg_TEST_DEPS} LABELS unit)
+        elseif(stem MATCHES "_benchmark$")
+            stockade_binary(${room}_${stem} SOURCES ${source} DEPS ${lib} ${arg_TEST_DEPS} benchmark::benchmark_main)
+        elseif(stem MATCHES "_fuzz$" AND STOCKADE_FUZZ)
+            stockade_fuzzer(${room}_${stem} SOURCES ${source} DEPS ${lib} ${arg_TEST_DEPS})
+        else()
+            continue()
+        endif()
+        add_dependencies(room_${room} ${room}_${stem})
+    endforeach()
+endfunction()
+
+# stockade_binary(<name> SOURCES files... [DEPS targets...] [STATIC])      an executable in build/<preset>/bin
+function(stockade_binary name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC" "" "SOURCES;DEPS")
+    add_executable(${name} ${arg_SOURCES})
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${name} PRIVATE ${arg_DEPS} stockade_flags)
+    if(arg_STATIC AND NOT STOCKADE_SANITIZE)
+        target_link_options(${name} PRIVATE -static)
+    endif()
+endfunction()
+
+# stockade_test(<name> SOURCES files... [DEPS targets...] LABELS unit|root|live [TIMEOUT seconds] [ENV K=V...] [NO_MAIN])
+# One gtest executable in build/<preset>/bin/tests. ./dev test counts its cases one by one. Tests find the tree and the binaries by
+# STOCKADE_SOURCE_DIR and STOCKADE_BIN_DIR in the environment. A helper binary that tests start is a stockade_trigger().
+function(stockade_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MAIN" "TIMEOUT" "SOURCES;DEPS;LABELS;ENV")
+    set(main GTest::gmock GTest::gtest_main)
+    if(arg_NO_MAIN)
+        set(main GTest::gmock GTest::gtest)
+    endif()
+    stockade_binary(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} ${main})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+    add_test(NAME ${name} COMMAND ${name})
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 300)
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS};gtest" TIMEOUT ${arg_TIMEOUT}
+        ENVIRONMENT "STOCKADE_SOURCE_DIR=${PROJECT_SOURCE_DIR};STOCKADE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;${arg_ENV}")
+endfunction()
+
+# stockade_trigger(<name> SOURCES files... [DEPS targets...])     a static helper of the live tests, in build/<preset>/bin/tests
+function(stockade_trigger name)
+    stockade_binary(${name} ${ARGN} STATIC)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+endfunction()
+
+# stockade_script_test(<name> COMMAND args... LABELS labels... [TIMEOUT seconds] [ENV K=V...])
+# A test that is no gtest binary: one result by its exit status (0 passed, 77 skipped, the last line of output is the reason), or one
+# per line "passed|failed|skipped<TAB>name<TAB>reason" that it appends to the file named by STOCKADE_RESULTS.
+function(stockade_script_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS;ENV")
+    add_test(NAME ${name} COMMAND ${arg_COMMAND})
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 600)
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
+        ENVIRONMENT "STOCKADE_SOURCE_DIR=${PROJECT_SOURCE_DIR};STOCKADE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;${arg_ENV}")
+endfunction()
+
+# stockade_fuzzer(<name> SOURCES files... [DEPS targets...])     ./dev fuzz runs all of build/fuzz/bin/fuzz
+function(stockade_fuzzer name)
+    stockade_binary(${name} ${ARGN})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/fuzz)
+endfunction()
