@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+#pragma once
+#include "bpf/wire/record.h"
+
+/* Stands for `count` records of the same (sandbox, code) beyond the rate; each took a
+ * kernel_seq, first_seq..head.kernel_seq among others. */
+struct sk_repeat {
+    struct sk_head head;
+    __u64 count;
+    __u64 first_boot_ns;
+};

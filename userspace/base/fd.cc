@@ -1,0 +1,67 @@
+#include "userspace/base/fd.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/errno.h"
+
+namespace stockade {
+
+void Fd::Reset(int fd) {
+    // An error of close() on Linux leaves the descriptor closed; there is nothing to retry.
+    if (fd_ >= 0) (void)close(fd_);
+    fd_ = fd;
+}
+
+StatusOr<Fd> Fd::Open(const std::string& path, int flags, unsigned mode) {
+    int fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+    if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+    return Fd(fd);
+}
+
+StatusOr<Fd> Fd::OpenAt(const Fd& dir, const std::string& path, int flags, unsigned mode) {
+    int fd = openat(dir.get(), path.c_str(), flags | O_CLOEXEC, mode);
+    if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+    return Fd(fd);
+}
+
+StatusOr<Fd> Fd::Dup(int borrowed) {
+    int fd = fcntl(borrowed, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0) return ErrnoStatus(errno, "duplicate a descriptor");
+    return Fd(fd);
+}
+
+StatusOr<std::string> ReadAll(int fd, size_t max_bytes) {
+    std::string out;
+    char buffer[16384];
+    for (;;) {
+        ssize_t n = read(fd, buffer, sizeof(buffer));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return ErrnoStatus(errno, "read");
+        if (n == 0) return out;
+        if (out.size() + static_cast<size_t>(n) > max_bytes) {
+            return absl::ResourceExhaustedError(absl::StrCat("more than ", max_bytes, " bytes"));
+        }
+        out.append(buffer, static_cast<size_t>(n));
+    }
+}
+
+Status WriteAll(int fd, absl::string_view bytes) {
+    while (!bytes.empty()) {
+        ssize_t n = write(fd, bytes.data(), bytes.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return ErrnoStatus(errno, "write");
+        bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return absl::OkStatus();
+}
+
+StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+    SK_ASSIGN_OR_RETURN(Fd fd, Fd::Open(path, O_RDONLY));
+    auto text = ReadAll(fd.get(), max_bytes);
+    if (!text.ok()) return Annotate(text.status(), path);
+    return text;
+}
+
+}  // namespace stockade

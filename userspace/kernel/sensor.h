@@ -1,0 +1,101 @@
+// The kernel side, as the agent sees it: programs, maps, pins. The only room that knows libbpf.
+//
+//   SK_ASSIGN_OR_RETURN(auto sensor, Sensor::Create({.pin_dir = "/sys/fs/bpf/stockade"}));
+//   SK_ASSIGN_OR_RETURN(uint32_t index, sensor->PublishPolicy(compiled.cells, "python-tool"));
+//   SK_ASSIGN_OR_RETURN(SlotRef ref, sensor->BindSlot({...}));
+//   SK_RETURN_IF_ERROR(sensor->Label(ref, pidfd));
+//
+// Threads: one caller at a time, except PollRings, which one reader thread of its own may call.
+// It does not resolve names, read policies from files, or decide anything.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bpf/wire/policy.h"
+#include "bpf/wire/slot.h"
+#include "userspace/base/fd.h"
+#include "userspace/base/status.h"
+
+namespace stockade::kernel {
+
+enum class Backend { kAuto, kSignal, kLsm };
+
+// A sandbox in the kernel: stays valid until FreeSlot.
+struct SlotRef {
+    uint32_t slot = 0;
+    uint32_t generation = 0;
+};
+
+enum class Ring { kLifecycle, kViolations, kTelemetry };
+
+class Sensor {
+  public:
+    struct Options {
+        std::string pin_dir = "/sys/fs/bpf/stockade";  // on a bpffs; empty = nothing is pinned
+        Backend backend = Backend::kAuto;              // kAuto takes lsm where its canary is denied
+    };
+
+    // Loads and attaches, or adopts the pins of an earlier agent. On failure nothing stays
+    // attached. kFailedPrecondition names each missing kernel feature, or a foreign abi.
+    static StatusOr<std::unique_ptr<Sensor>> Create(const Options& options);
+    virtual ~Sensor() = default;
+
+    virtual Backend backend() const = 0;       // kSignal or kLsm
+    virtual bool adopted() const = 0;          // pins of an earlier agent were taken over
+    virtual sk_hash_keys keys() const = 0;     // what policies must be compiled with
+
+    // Copies the cells into a frozen map and returns its index. The same head.id gives the same
+    // index again while it is in use. kResourceExhausted when all indices are taken.
+    virtual StatusOr<uint32_t> PublishPolicy(std::span<const union sk_cell> cells) = 0;
+    // Says that no slot uses the index any more; it is used again after a grace period.
+    virtual Status RetirePolicy(uint32_t index) = 0;
+
+    struct Binding {
+        int cgroup_fd = -1;   // borrowed; the sandbox's cgroup v2 directory
+        int root_pidfd = -1;  // borrowed; a task whose root directory is "/" of the sandbox
+        uint32_t policy_index = 0;
+    };
+    // Takes a free slot and makes it live: from here on tasks in the cgroup are this sandbox's.
+    virtual StatusOr<SlotRef> BindSlot(const Binding& binding) = 0;
+    // Attaches the network programs to a cgroup (once for the parent of all launched sandboxes).
+    virtual Status AttachNetwork(int cgroup_fd) = 0;
+    // Labels the task behind the pidfd (a thread group leader with one thread).
+    virtual Status Label(const SlotRef& ref, int pidfd) = 0;
+    // Labels every task that is in the bound cgroup now as entered. Returns how many.
+    virtual StatusOr<int> LabelPresent(const SlotRef& ref) = 0;
+    // One store: verdicts after it are the new policy's, those before it the old one's.
+    virtual Status SwapPolicy(const SlotRef& ref, uint32_t policy_index) = 0;
+    virtual Status Condemn(const SlotRef& ref, uint32_t code) = 0;
+    virtual StatusOr<sk_state> ReadState(const SlotRef& ref) = 0;
+    virtual Status FreeSlot(const SlotRef& ref) = 0;
+
+    struct LiveSlot {
+        SlotRef ref;
+        sk_slot slot;
+        sk_state state;
+    };
+    // For the agent that adopts: what an earlier one had bound.
+    virtual StatusOr<std::vector<LiveSlot>> LiveSlots() = 0;
+
+    // `record` is valid inside the call only, 8-aligned, of hostile content. Returns how many
+    // records were handed on; 0 after `timeout_ms` without any.
+    using RecordFn = std::function<void(Ring, std::span<const uint8_t> record)>;
+    virtual StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) = 0;
+
+    // Sum over CPUs, index enum sk_error_site.
+    virtual StatusOr<std::vector<uint64_t>> ReadErrors() = 0;
+
+    // Verified instructions per program, for the bench and the record of sizes.
+    struct ProgramInfo {
+        std::string name;
+        uint32_t verified_instructions;
+    };
+    virtual StatusOr<std::vector<ProgramInfo>> Programs() = 0;
+};
+
+}  // namespace stockade::kernel
