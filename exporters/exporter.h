@@ -1,0 +1,46 @@
+// Where events go. An exporter is called by one thread, its own: pipeline gives each a bounded
+// queue. It may block, it never throws, and it counts what it could not deliver.
+//
+//   SK_ASSIGN_OR_RETURN(auto exporter, MakeExporter("jsonl", {{"path", "events.jsonl"}}));
+//   Status status = exporter->Export(event);
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "userspace/base/status.h"
+#include "userspace/model/event.pb.h"
+
+namespace stockade::exporters {
+
+struct ExporterCounters {
+    uint64_t accepted = 0;   // events taken by Export
+    uint64_t delivered = 0;  // events that are where they belong
+    uint64_t bytes = 0;      // delivered
+    std::map<std::string, uint64_t> dropped;  // by reason: "closed pipe", "disk full" ...
+};
+
+// Options of an exporter as the configuration gives them.
+using ExporterOptions = std::map<std::string, std::string>;
+
+class Exporter {
+  public:
+    // Flushes nothing: call Close first and look at its status.
+    virtual ~Exporter() = default;
+    // For counters and messages: "jsonl:/var/log/events.jsonl".
+    virtual std::string name() const = 0;
+    // Takes the event; it may be delivered later. A failure is that of delivery: the event, or
+    // earlier ones, were dropped and counted. kUnavailable: try again with the next event.
+    // kFailedPrecondition: the peer is gone for good.
+    virtual Status Export(const v1::Event& event) = 0;
+    // Delivers what was taken so far.
+    virtual Status Flush() = 0;
+    // Flush, then let go of the peer. Export after it fails.
+    virtual Status Close() = 0;
+    // Any thread.
+    virtual ExporterCounters counters() const = 0;
+};
+
+}  // namespace stockade::exporters

@@ -1,0 +1,91 @@
+// Who is whose child, and what each process runs, from exec, fork and exit events.
+//
+//   ProcessTree tree({});
+//   tree.Enrich(&event);   // fills process.exe, argv and ancestry; learns from the event
+//
+// A process is (tgid, start_boot_ns), never a bare pid. One thread. It does not read /proc, and
+// knows of a process only what records said: under `record: violations` exe may stay empty.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "userspace/model/event.pb.h"
+
+namespace stockade::enrich {
+
+struct ProcessKey {
+    uint32_t tgid = 0;
+    uint64_t start_boot_ns = 0;
+    bool operator==(const ProcessKey&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const ProcessKey& key) {
+        return H::combine(std::move(h), key.tgid, key.start_boot_ns);
+    }
+};
+
+class ProcessTree {
+  public:
+    struct Options {
+        // 4,096 sandboxes with 16 processes each. At about 400 bytes each: 26 MB at the worst.
+        size_t max_processes = 65536;
+        // Exited ones are kept that long for records that come late through another ring.
+        size_t max_exited = 1024;
+    };
+    struct Counters {
+        uint64_t evicted_live = 0;    // the table was full: the longest untouched one went
+        uint64_t evicted_exited = 0;  // as meant: the oldest exited one went
+        uint64_t unknown = 0;         // events of a process that no record had introduced
+    };
+    explicit ProcessTree(Options options) : options_(options) {}
+
+    // Fills in what is known, then learns. Call in the order of kernel_seq within a sandbox.
+    void Enrich(v1::Event* event);
+    // What the agent read of a process by other means, e.g. the first of a sandbox.
+    void Seed(const ProcessKey& key, std::string exe, const ProcessKey& parent);
+
+    size_t size() const { return nodes_.size(); }
+    const Counters& counters() const { return counters_; }
+
+  private:
+    struct Link {
+        ProcessKey key;
+        std::shared_ptr<const std::string> exe;
+    };
+    // Parent first, at most kMaxAncestors. Shared by all children of one image of a process, and
+    // a copy, not a chain: else a sandbox that forks for ever would keep all its dead alive.
+    using Ancestry = std::vector<Link>;
+    struct Node {
+        std::shared_ptr<const std::string> exe;
+        std::shared_ptr<const std::vector<std::string>> argv;
+        std::shared_ptr<const Ancestry> ancestry;
+        std::shared_ptr<const Ancestry> of_children;  // made at the first fork, gone at an exec
+        std::list<ProcessKey>::iterator age;          // place in live_ or exited_
+        bool exited = false;
+    };
+
+    Node* Find(const ProcessKey& key);
+    Node& Add(const ProcessKey& key);
+    void Touch(Node& node);
+    void Evict();
+    void Fill(const Node& node, v1::Process* process);
+    void LearnExec(const ProcessKey& key, const v1::Event& event);
+    void LearnFork(const ProcessKey& parent, const ProcessKey& child);
+    void LearnExit(const ProcessKey& key);
+    std::shared_ptr<const Ancestry> AncestryOfChildren(const ProcessKey& key, Node* node);
+
+    const Options options_;
+    Counters counters_;
+    absl::flat_hash_map<ProcessKey, std::unique_ptr<Node>> nodes_;
+    std::list<ProcessKey> live_;    // longest untouched first
+    std::list<ProcessKey> exited_;  // oldest exit first
+};
+
+inline constexpr size_t kMaxAncestors = 8;
+
+}  // namespace stockade::enrich

@@ -1,0 +1,21 @@
+// Event to one line of JSON: the proto mapping with field names as event.proto writes them,
+// 64-bit integers as strings, unset fields left out. Own writer: protobuf's takes about 10 times
+// as long; a test holds the two equal.
+#pragma once
+
+#include <string>
+
+#include "userspace/base/status.h"
+#include "userspace/model/event.pb.h"
+
+namespace stockade::model {
+
+// One line without the newline. Valid UTF-8 without control characters whatever the fields hold.
+std::string ToJsonLine(const v1::Event& event);
+// The same, appended; for writers that keep a buffer.
+void AppendJson(const google::protobuf::Message& message, std::string* out);
+
+// Reads what ToJsonLine wrote. kInvalidArgument names the place; unknown fields are errors.
+StatusOr<v1::Event> FromJsonLine(absl::string_view line);
+
+}  // namespace stockade::model

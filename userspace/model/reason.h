@@ -1,0 +1,31 @@
+// Why something was refused, for people and for the policy's author.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "userspace/model/event.pb.h"
+
+namespace stockade::model {
+
+// "exec.not_allowed"; empty for a number that bpf/wire/kinds.h does not have.
+absl::string_view CodeName(uint32_t code);
+
+// "the policy does not allow reading /etc/shadow". The object is inserted as it is: escape
+// what comes from a sandbox first.
+std::string ReasonSentence(uint32_t code, absl::string_view object);
+
+// What the event is about: path, address:port, unix socket or operation. Escaped already.
+std::string ObjectOf(const v1::Event& event);
+
+// The line of a policy that would allow what was refused, e.g. "files.read: [/etc/shadow]" or
+// "grants: [ptrace]". Empty where no line can, e.g. for a denied path or another lock.
+std::string Suggestion(const v1::Event& event);
+
+// Deny or worse.
+bool IsViolation(const v1::Event& event);
+// Violation, or refused by another lock.
+bool IsRefusal(const v1::Event& event);
+
+}  // namespace stockade::model

@@ -1,0 +1,58 @@
+// Closing counts of each sandbox, as its events go by: what `stockade run` prints at the end and
+// `--result` holds. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "bpf/wire/slot.h"
+#include "userspace/model/event.pb.h"
+
+namespace stockade::pipeline {
+
+class SummaryTracker {
+  public:
+    struct Options {
+        // Distinct (code, object, lock) kept for each sandbox: what a person reads at the end.
+        size_t max_refusals = 32;
+        // Sandboxes at once: slots, and as many that have ended and were not yet taken.
+        size_t max_sandboxes = 2 * SK_MAX_SLOTS;
+    };
+    explicit SummaryTracker(Options options) : options_(options) {}
+
+    void Add(const v1::Event& event);
+    // Hands out the counts and forgets the sandbox.
+    v1::Summary Take(const std::string& sandbox_id);
+    v1::Summary Peek(const std::string& sandbox_id) const;
+    uint64_t overflowed() const { return overflowed_; }
+
+  private:
+    struct Entry {
+        std::map<std::string, uint64_t> kinds;
+        std::map<std::tuple<std::string, std::string, std::string>, size_t> index;
+        std::vector<v1::Refusal> refusals;
+        uint64_t omitted = 0;
+        uint64_t lost = 0;
+        uint64_t suppressed = 0;
+    };
+    void AddRefusal(Entry& entry, const v1::Event& event, uint64_t count);
+    static v1::Summary Make(const Entry& entry);
+
+    const Options options_;
+    uint64_t overflowed_ = 0;
+    absl::flat_hash_map<std::string, std::unique_ptr<Entry>> entries_;
+};
+
+// Fills sections from the kernel's counters, which also count what made no event.
+void AddSections(const sk_state& state, v1::Summary* summary);
+
+// What is printed on standard error at the end: one line for each refusal, with the policy line
+// that would allow it, then what was left out and lost. Empty when nothing was refused or lost.
+std::string SummaryText(const v1::Summary& summary);
+
+}  // namespace stockade::pipeline
