@@ -58,7 +58,7 @@ def _first_reason(message):
 
 def _from_output(binary, output, exit_text):
     """The binary died: what its log says has passed has passed, what was running has failed."""
-    cases, running = [], None
+    cases, running = {}, None
     for line in output.splitlines():
         match = re.match(r'\[( RUN      |       OK |  FAILED  |  SKIPPED )\] (\S+\.[^\s,]+)', line)
         if not match:
@@ -68,10 +68,9 @@ def _from_output(binary, output, exit_text):
             running = name
         else:
             status = {'OK': 'passed', 'FAILED': 'failed', 'SKIPPED': 'skipped'}[word]
-            cases.append(Case(status, name, '' if status == 'passed' else 'see the log'))
+            cases[name] = Case(status, name, '' if status == 'passed' else 'see the log')
             running = None
-    cases.append(Case('failed', running or binary, exit_text))
-    return cases
+    return [*cases.values(), Case('failed', running or binary, exit_text)]
 
 
 def from_lines(name, text):
