@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace stockade {
+namespace stockade::model {
 namespace {
 
 constexpr absl::string_view kWhyNone = "";
@@ -188,4 +188,4 @@ absl::string_view Text(Column column) {
     return "?";
 }
 
-}  // namespace stockade
+}  // namespace stockade::model

@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "userspace/model/coverage_features.h"
 
-namespace stockade {
+namespace stockade::model {
 
 // Best first, so that a smaller value is never worse.
 enum class Cell : uint8_t { kPrevented, kKilledAfterEffect, kSeen, kUnseen };
@@ -76,4 +76,4 @@ absl::string_view Text(Column column);  // "signal+launcher"
 // The whole of docs/coverage.md.
 std::string CoverageMarkdown();
 
-}  // namespace stockade
+}  // namespace stockade::model

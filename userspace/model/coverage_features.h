@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace stockade {
+namespace stockade::model {
 
 // Who cannot do without a feature.
 enum class Need : uint8_t {
@@ -82,4 +82,4 @@ struct FeatureInfo {
 };
 const FeatureInfo& InfoOf(Feature feature);
 
-}  // namespace stockade
+}  // namespace stockade::model

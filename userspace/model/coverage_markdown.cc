@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/model/coverage.h"
 
-namespace stockade {
+namespace stockade::model {
 namespace {
 
 constexpr absl::string_view kHead =
@@ -111,4 +111,4 @@ std::string CoverageMarkdown() {
     return absl::StrCat(kHead, table, without, kAttacks, "\n## Reasons\n\n", notes.text());
 }
 
-}  // namespace stockade
+}  // namespace stockade::model

@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-namespace stockade {
+namespace stockade::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -38,7 +38,7 @@ TEST(CoverageTest, IdsAreUniqueLowerCaseAndFound) {
     EXPECT_EQ(FindOperation("open"), std::nullopt);
 }
 
-TEST(CoverageTest, LauncherNeverWeakensAndLsmIsNeverWorse) {
+TEST(CoverageTest, LauncherNeverWeakens) {
     for (size_t i = 0; i < Operations().size(); ++i) {
         Operation op = static_cast<Operation>(i);
         Cell lsm = CoverageOf(op, Column::kLsm).cell;
@@ -89,4 +89,4 @@ TEST(CoverageTest, DocumentIsThatOfTheTable) {
 }
 
 }  // namespace
-}  // namespace stockade
+}  // namespace stockade::model

@@ -1,0 +1,14 @@
+// `stockade doctor`: what is enforced here, what only seen, what not, why, and what to change.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace stockade {
+
+// Adds the subcommand. `exit_code` is set when it has run: 0 ok, 1 something required is
+// missing, 125 the probe itself failed.
+void AddDoctorCommand(CLI::App& app, int& exit_code);
+
+}  // namespace stockade
