@@ -1,0 +1,49 @@
+"""The table of rooms: who may include whom (STYLE.md section 1), and which libraries belong to whom.
+
+A new edge is added here, with a comment that says why, or not at all.
+"""
+
+# Room -> rooms it may include, beside itself.
+ROOMS = {
+    'bpf/wire': set(),
+    'bpf/lib': {'bpf/wire'},
+    'bpf/hooks': {'bpf/wire', 'bpf/lib'},
+    'bpf/selftest': {'bpf/wire', 'bpf/lib'},
+    # The probe's canary programs: an object of their own, since the main one must not be loaded to learn what loads.
+    'bpf/canary': {'bpf/wire', 'bpf/lib'},
+    'userspace/base': set(),
+    'userspace/model': {'userspace/base', 'bpf/wire'},
+    'userspace/decode': {'userspace/base', 'userspace/model', 'bpf/wire'},
+    'userspace/enrich': {'userspace/base', 'userspace/model'},
+    'userspace/detect': {'userspace/base', 'userspace/model'},
+    'userspace/respond': {'userspace/base', 'userspace/model'},
+    # bpf/canary: the header that its canaries and the probe share.
+    'userspace/kernel': {'userspace/base', 'userspace/model', 'userspace/respond', 'bpf/wire', 'bpf/canary'},
+    'userspace/policy': {'userspace/base', 'userspace/model', 'bpf/wire'},
+    'userspace/dns': {'userspace/base', 'userspace/model', 'bpf/wire'},
+    'userspace/sandbox': {'userspace/base', 'userspace/model', 'userspace/policy', 'userspace/respond'},
+    'userspace/launch': {'userspace/base', 'userspace/model', 'userspace/policy', 'userspace/api'},
+    'userspace/api': {'userspace/base', 'userspace/model'},
+    'userspace/guest': {'userspace/base', 'userspace/model', 'userspace/api'},
+    'userspace/orchestrator': {'userspace/base', 'userspace/model', 'userspace/sandbox'},
+    # The stages of an event's path, and the interface of what stands at its end.
+    'userspace/pipeline': {'userspace/base', 'userspace/model', 'userspace/decode', 'userspace/enrich', 'userspace/detect',
+                           'userspace/respond', 'userspace/kernel', 'userspace/policy', 'userspace/dns', 'userspace/sandbox',
+                           'bpf/wire', 'exporters/exporter.h'},
+    'userspace/cmd': {'*'},
+    'exporters': {'userspace/base', 'userspace/model'},
+    # Tests that cross rooms see whatever they test; nothing but tests may include them.
+    'tests': {'*'},
+    'vmtests': {'userspace/base'},
+}
+
+# Third-party headers -> the rooms that may include them. What is not listed is free.
+LIBRARIES = {
+    # All of libbpf in one room, so that no other can hold a map or a program. (bpf/ itself uses the helpers' headers.)
+    r'(bpf/(libbpf|bpf|btf)\.h|.*\.skel\.h)': {'userspace/kernel', 'tests'},
+    # YAML is read where documents are compiled, and in the agent's own configuration.
+    r'yaml-cpp/.*': {'userspace/policy', 'userspace/detect', 'userspace/cmd', 'tests'},
+    r'seccomp\.h': {'userspace/launch', 'tests'},
+    r'CLI/.*': {'userspace/cmd', 'tests'},
+    r're2/.*': {'userspace/decode', 'userspace/detect', 'userspace/policy', 'userspace/enrich', 'userspace/model', 'userspace/cmd', 'tests'},
+}
