@@ -8,8 +8,8 @@
 #include "bpf/wire/kinds.h"
 #include "bpf/wire/net.h"
 #include "bpf/wire/policy.h"
+#include "userspace/model/coverage.h"
 #include "userspace/model/lifecycle.h"
-#include "userspace/model/sandbox.h"
 
 namespace stockade::model {
 namespace {
@@ -22,7 +22,6 @@ constexpr Name kFileOps[] = {SK_FILE_OPS(X)};
 constexpr Name kNetOps[] = {SK_NET_OPS(X)};
 constexpr Name kEscapeOps[] = {SK_ESCAPE_OPS(X)};
 constexpr Name kLifecycleOps[] = {SK_LIFECYCLE_STEPS(X)};
-constexpr Name kCoverages[] = {SK_COVERAGES(X)};
 #undef X
 #define X(number, NAME, text, sentence) {number, text},
 constexpr Name kCodes[] = {SK_CODES(X)};
@@ -60,7 +59,15 @@ Table EscapeOps() { return kEscapeOps; }
 Table LifecycleOps() { return kLifecycleOps; }
 Table WireKinds() { return kWireKinds; }
 Table Severities() { return kSeverities; }
-Table Coverages() { return kCoverages; }
+Table Coverages() {
+    static const Name kCells[] = {
+        {static_cast<uint32_t>(Cell::kPrevented), Text(Cell::kPrevented)},
+        {static_cast<uint32_t>(Cell::kKilledAfterEffect), Text(Cell::kKilledAfterEffect)},
+        {static_cast<uint32_t>(Cell::kSeen), Text(Cell::kSeen)},
+        {static_cast<uint32_t>(Cell::kUnseen), Text(Cell::kUnseen)},
+    };
+    return kCells;
+}
 
 Table TableNamed(absl::string_view values) {
     static constexpr struct {

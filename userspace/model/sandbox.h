@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "userspace/base/status.h"
+#include "userspace/model/coverage.h"
 #include "userspace/model/event.pb.h"
 
 namespace stockade::model {
@@ -57,21 +58,9 @@ enum class SandboxState {
 };
 absl::string_view ToString(SandboxState state);
 
-// Cells of the coverage table.
-#define SK_COVERAGES(X)                             \
-    X(1, PREVENTED, "prevented")                    \
-    X(2, KILLED_AFTER, "killed after effect")       \
-    X(3, SEEN, "seen")                              \
-    X(4, UNSEEN, "unseen")
-enum class Cell {
-#define X(number, NAME, text) NAME = number,
-    SK_COVERAGES(X)
-#undef X
-};
-
-// Promise for each operation, named <kind>.<op> as events name them: "file.open-read",
-// "exec.program", "net.connect", "escape.ptrace".
-using Coverage = std::map<std::string, Cell, std::less<>>;
+// What this sandbox is promised, by operation (OperationInfo::id of coverage.h): attested at its
+// start, shown in its events.
+using CoverageTable = std::map<std::string, Cell, std::less<>>;
 
 struct PolicyRef {
     uint64_t id = 0;   // sk_policy_head.id
@@ -85,7 +74,7 @@ struct SandboxInfo {
     Labels labels;
     std::string runtime;              // native, runc ...
     std::vector<PolicyRef> policies;  // newest first; older ones for records still on their way
-    Coverage coverage;
+    CoverageTable coverage;
 };
 
 // Fills Event.sandbox.
