@@ -54,25 +54,30 @@ TEST(Guest, LsmOrderIsTheOneAskedFor) {
 
 TEST(Guest, RootCanBePivotedFrom) {
     if (!InGuest()) GTEST_SKIP() << "only in a guest";
-    EXPECT_EQ(system("busybox unshare -m sh -c 'mkdir -p /tmp/n && mount -t tmpfs t /tmp/n && mkdir /tmp/n/old && cd /tmp/n && "
+    EXPECT_EQ(system("busybox unshare -m sh -c 'mkdir -p /tmp/n && mount -t tmpfs t /tmp/n && mkdir "
+                     "/tmp/n/old && cd /tmp/n && "
                      "/stockade/guest/bin/pivot_root . old'"),
               0);
 }
 
 TEST(Guest, PythonOnAnOverlayRootRuns) {
     if (!InGuest()) GTEST_SKIP() << "only in a guest";
-    EXPECT_EQ(system("mkdir -p /tmp/o && mount -t tmpfs t /tmp/o && mkdir /tmp/o/up /tmp/o/work /tmp/o/root && "
-                     "mount -t overlay overlay -o lowerdir=/,upperdir=/tmp/o/up,workdir=/tmp/o/work /tmp/o/root && "
-                     "chroot /tmp/o/root /usr/bin/python3 -c 'import json, ctypes, socket; print(json.dumps(40 + 2))'"),
-              0);
+    EXPECT_EQ(
+        system("mkdir -p /tmp/o && mount -t tmpfs t /tmp/o && mkdir /tmp/o/up /tmp/o/work /tmp/o/root && "
+               "mount -t overlay overlay -o lowerdir=/,upperdir=/tmp/o/up,workdir=/tmp/o/work /tmp/o/root && "
+               "chroot /tmp/o/root /usr/bin/python3 -c 'import json, ctypes, socket; print(json.dumps(40 + "
+               "2))'"),
+        0);
 }
 
 TEST(Guest, VethAndNftablesWork) {
     if (!InGuest()) GTEST_SKIP() << "only in a guest";
     EXPECT_EQ(system("ip link add va type veth peer name vb && ip link del va"), 0);
-    EXPECT_EQ(system("nft add table ip t && nft add chain ip t post '{ type nat hook postrouting priority 100; }' && "
-                     "nft add rule ip t post masquerade && nft delete table ip t"),
-              0);
+    EXPECT_EQ(
+        system(
+            "nft add table ip t && nft add chain ip t post '{ type nat hook postrouting priority 100; }' && "
+            "nft add rule ip t post masquerade && nft delete table ip t"),
+        0);
 }
 
 }  // namespace
