@@ -1,0 +1,132 @@
+#include "userspace/respond/kill.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+#include "userspace/base/fd.h"
+
+namespace stockade::respond {
+namespace {
+
+// Nested cgroups a sandbox can make are bounded by its own limits; deeper ones are left to
+// cgroup.kill, which needs no list.
+constexpr int kMaxDepth = 8;
+
+StatusOr<Fd> OpenIn(int dir, const char* name, int flags) {
+    Fd fd(openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd.ok()) return ErrnoStatus(errno, absl::StrCat("open ", name));
+    return fd;
+}
+
+Status WriteIn(int dir, const char* name, absl::string_view value) {
+    SK_ASSIGN_OR_RETURN(const Fd fd, OpenIn(dir, name, O_WRONLY));
+    return WriteAll(fd.get(), value);
+}
+
+// Value of `key` in cgroup.events; the file has a few short lines.
+StatusOr<int> EventValue(int events_fd, absl::string_view key) {
+    char buffer[256];
+    const ssize_t n = pread(events_fd, buffer, sizeof(buffer), 0);
+    // A removed cgroup has no events; it is as empty as can be.
+    if (n < 0 && errno == ENODEV) return 0;
+    if (n < 0) return ErrnoStatus(errno, "read cgroup.events");
+    for (absl::string_view line :
+         absl::StrSplit(absl::string_view(buffer, static_cast<size_t>(n)), '\n')) {
+        const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, ' ');
+        int value = 0;
+        if (pair.first == key && absl::SimpleAtoi(pair.second, &value)) return value;
+    }
+    return absl::NotFoundError(absl::StrCat("no ", key, " in cgroup.events"));
+}
+
+// Waits until `key` has `value`. cgroup.events tells of a change by POLLPRI.
+StatusOr<bool> WaitValue(int cgroup_fd, absl::string_view key, int value, uint64_t wait_ns) {
+    SK_ASSIGN_OR_RETURN(const Fd events, OpenIn(cgroup_fd, "cgroup.events", O_RDONLY));
+    const uint64_t end = BootNow() + wait_ns;
+    while (true) {
+        SK_ASSIGN_OR_RETURN(const int now_value, EventValue(events.get(), key));
+        if (now_value == value) return true;
+        const uint64_t now = BootNow();
+        if (now >= end) return false;
+        const uint64_t left = end - now;
+        const timespec timeout{.tv_sec = static_cast<time_t>(left / 1'000'000'000),
+                               .tv_nsec = static_cast<long>(left % 1'000'000'000)};
+        pollfd entry{.fd = events.get(), .events = POLLPRI, .revents = 0};
+        if (ppoll(&entry, 1, &timeout, nullptr) < 0 && errno != EINTR) {
+            return ErrnoStatus(errno, "wait for cgroup.events");
+        }
+    }
+}
+
+void AddPids(int dir, size_t max, int depth, std::vector<int>* pids) {
+    const StatusOr<Fd> procs = OpenIn(dir, "cgroup.procs", O_RDONLY);
+    // 8 bytes hold a pid and its newline: enough for `max` of them.
+    const StatusOr<std::string> text =
+        procs.ok() ? ReadAll(procs->get(), std::max<size_t>(max * 8, 1 << 20)) : procs.status();
+    if (text.ok()) {
+        for (absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+            int pid = 0;
+            if (pids->size() < max && absl::SimpleAtoi(line, &pid)) pids->push_back(pid);
+        }
+    }
+    if (depth >= kMaxDepth || pids->size() >= max) return;
+    const int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* handle = copy < 0 ? nullptr : fdopendir(copy);
+    if (handle == nullptr) return;
+    while (const dirent* entry = readdir(handle)) {
+        if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+        const StatusOr<Fd> child = OpenIn(dirfd(handle), entry->d_name, O_RDONLY | O_DIRECTORY);
+        if (child.ok()) AddPids(child->get(), max, depth + 1, pids);
+    }
+    (void)closedir(handle);  // closes `copy` too
+}
+
+}  // namespace
+
+StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns) {
+    return WaitValue(cgroup_fd, "populated", 0, wait_ns);
+}
+
+std::vector<int> ListPids(int cgroup_fd, size_t max) {
+    std::vector<int> pids;
+    AddPids(cgroup_fd, max, 0, &pids);
+    return pids;
+}
+
+KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceFn& evidence) {
+    KillReport report;
+    // A freezer that fails or is late costs evidence its stillness, nothing else.
+    report.times.freeze_asked_ns = BootNow();
+    if (WriteIn(cgroup_fd, "cgroup.freeze", "1").ok()) {
+        const StatusOr<bool> frozen = WaitValue(cgroup_fd, "frozen", 1, options.freeze_wait_ns);
+        if (frozen.ok() && *frozen) report.times.frozen_ns = BootNow();
+    }
+    if (evidence) {
+        evidence(BootNow() + options.evidence_ns);
+        report.times.evidence_ns = BootNow();
+    }
+    report.status = WriteIn(cgroup_fd, "cgroup.kill", "1");
+    report.times.kill_asked_ns = BootNow();
+    const StatusOr<bool> empty = WaitEmpty(cgroup_fd, options.empty_wait_ns);
+    if (empty.ok() && *empty) {
+        report.times.empty_ns = BootNow();
+        return report;
+    }
+    report.pending = true;
+    report.left = ListPids(cgroup_fd, kMaxLeft);
+    if (report.status.ok() && !empty.ok()) report.status = empty.status();
+    return report;
+}
+
+}  // namespace stockade::respond

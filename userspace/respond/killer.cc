@@ -1,0 +1,75 @@
+#include "userspace/respond/killer.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+
+namespace stockade::respond {
+
+StatusOr<std::unique_ptr<Killer>> Killer::Create() {
+    Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!event.ok()) return ErrnoStatus(errno, "make an eventfd");
+    return std::unique_ptr<Killer>(new Killer(std::move(event)));
+}
+
+Killer::~Killer() {
+    {
+        std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+}
+
+void Killer::Start(KillOrder order) {
+    std::lock_guard lock(mutex_);
+    orders_.push_back(std::move(order));
+    // Orders beyond the idle threads need new ones; a thread takes the next order when done.
+    if (orders_.size() > idle_ && threads_.size() < kMaxThreads) {
+        threads_.emplace_back([this] { Work(); });
+    }
+    wake_.notify_one();
+}
+
+void Killer::Work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        ++idle_;
+        wake_.wait(lock, [this] { return stop_ || !orders_.empty(); });
+        --idle_;
+        if (orders_.empty()) return;
+        KillOrder order = std::move(orders_.front());
+        orders_.pop_front();
+        lock.unlock();
+        KillReport report = KillCgroup(order.cgroup.get(), order.options, order.evidence);
+        const bool again = report.pending && order.pending_wait_ns > 0;
+        Report({.id = order.id, .report = report, .last = !again});
+        if (again) {
+            const StatusOr<bool> empty = WaitEmpty(order.cgroup.get(), order.pending_wait_ns);
+            report.pending = !(empty.ok() && *empty);
+            if (!report.pending) report.times.empty_ns = BootNow();
+            report.left = report.pending ? ListPids(order.cgroup.get(), kMaxLeft) : std::vector<int>();
+            Report({.id = order.id, .report = report, .last = true});
+        }
+        lock.lock();
+    }
+}
+
+void Killer::Report(Killed killed) {
+    std::lock_guard lock(mutex_);
+    finished_.push_back(std::move(killed));
+    const uint64_t one = 1;
+    // Fails only when the counter is full, and then the reader is awake anyway.
+    (void)!write(event_.get(), &one, sizeof(one));
+}
+
+std::vector<Killed> Killer::Finished() {
+    std::lock_guard lock(mutex_);
+    uint64_t count = 0;
+    (void)!read(event_.get(), &count, sizeof(count));  // EAGAIN = nothing new
+    return std::exchange(finished_, {});
+}
+
+}  // namespace stockade::respond

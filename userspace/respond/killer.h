@@ -1,0 +1,71 @@
+// Runs KillCgroup for many sandboxes at once, each on a thread of its own, and hands the
+// reports back.
+//
+//   Killer killer;
+//   killer.Start({.id = id, .cgroup = std::move(fd), ...});
+//   poll(killer.event_fd()); for (Killed& killed : killer.Finished()) ...
+//
+// Start and Finished belong to one thread. The evidence function runs on a kill thread.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "userspace/base/fd.h"
+#include "userspace/respond/kill.h"
+
+namespace stockade::respond {
+
+struct KillOrder {
+    std::string id;
+    Fd cgroup;
+    KillOptions options;
+    EvidenceFn evidence;
+    // After a pending report: a second one follows when the sandbox is empty at last.
+    uint64_t pending_wait_ns = 0;
+};
+
+struct Killed {
+    std::string id;
+    KillReport report;
+    bool last = true;  // false = a second report will follow
+};
+
+class Killer {
+  public:
+    // A sandbox waiting for a thread is condemned already, so a bound costs time, not safety.
+    // 256 threads that wait in poll() cost some MiB.
+    static constexpr size_t kMaxThreads = 256;
+
+    static StatusOr<std::unique_ptr<Killer>> Create();
+    // Waits for the kills that are under way.
+    ~Killer();
+    Killer(const Killer&) = delete;
+    Killer& operator=(const Killer&) = delete;
+
+    void Start(KillOrder order);
+    // Readable while reports wait. Borrowed.
+    int event_fd() const { return event_.get(); }
+    std::vector<Killed> Finished();
+
+  private:
+    explicit Killer(Fd event) : event_(std::move(event)) {}
+    void Work();
+    void Report(Killed killed);
+
+    Fd event_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<KillOrder> orders_;
+    std::vector<Killed> finished_;
+    std::vector<std::thread> threads_;
+    size_t idle_ = 0;
+    bool stop_ = false;
+};
+
+}  // namespace stockade::respond
