@@ -40,8 +40,11 @@ enum sk_key_domain {
     SK_KEY_UID = 0x55494431,      /* words: uid. next = uid class */
     SK_KEY_LOOPBACK = 0x4c4f4f50, /* words: port (0 = any) */
     SK_KEY_UNIX = 0x554e4958,     /* words: abstract (0|1), string hash by sk_hash_start/word */
-    SK_KEY_BIND = 0x42494e44,     /* words: port (0 = any) */
+    SK_KEY_BIND = 0x42494e44,     /* words: port (0 = any). next = enum sk_bind_scope */
 };
+
+/* Addresses on which a port of SK_KEY_BIND may be bound. */
+enum sk_bind_scope { SK_BIND_LOOPBACK = 0, SK_BIND_ANY = 1 };
 
 SK_INLINE __u64 sk_key_start(const struct sk_hash_keys *keys, __u32 domain) {
     return sk_hash_word(keys, keys->seed, domain);

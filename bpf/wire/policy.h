@@ -49,7 +49,10 @@
 #define SK_META_STAR 0x20000U       /* default edge to another state, under SK_HASH_STAR */
 #define SK_META_SELF 0x40000U       /* default edge to itself ("**") */
 #define SK_META_GLOB 0x80000U       /* globs within a component leave this state */
-#define SK_META_DENY_BELOW 0x100000U /* a pattern with deny bits can match below this state */
+/* A pattern with deny bits can match below this state and would cease to if the directory were
+ * renamed. Patterns that begin with two stars count only once a name of theirs has been seen:
+ * what matches under any ancestor still does after the ancestor's renaming. */
+#define SK_META_DENY_BELOW 0x100000U
 #define SK_META_VALID 0x80000000U   /* set in every entry, so that a stored value is never 0 */
 
 /* Reserved component hashes and states; real hashes are secret, so these cannot be aimed at. */
@@ -132,7 +135,8 @@ struct sk_prefix {
 struct sk_policy_head {
     __u32 magic;      /* SK_POLICY_MAGIC */
     __u32 abi;        /* SK_POLICY_ABI */
-    __u64 id;         /* first 8 bytes of SHA-256 of the canonical document, big-endian */
+    __u64 id;         /* first 8 bytes, big-endian, of SHA-256 of the canonical document and of
+                         what its symbolic links resolved to: equal ids, equal verdicts */
     __u64 grants;     /* bit per SK_GRANT_* */
     __u32 flags;      /* SK_POLICY_* */
     __u32 edge_cell;

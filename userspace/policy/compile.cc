@@ -1,0 +1,98 @@
+#include "userspace/policy/compile.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/sha256.h"
+#include "userspace/policy/canonical.h"
+#include "userspace/policy/expand.h"
+#include "userspace/policy/network_table.h"
+#include "userspace/policy/path_table.h"
+#include "userspace/policy/table.h"
+
+namespace stockade::policy {
+namespace {
+
+// The first two cells: head and byte classes.
+constexpr uint32_t kFixedCells = 2;
+
+void FillHead(const ResolvedPolicy& policy, sk_policy_head& head) {
+    head.magic = SK_POLICY_MAGIC;
+    head.abi = SK_POLICY_ABI;
+    head.grants = policy.grants;
+    head.mode = static_cast<uint8_t>(policy.mode);
+    head.entered = static_cast<uint8_t>(policy.entered);
+    if (policy.present[SK_SECTION_EXEC]) head.flags |= SK_POLICY_HAS_EXEC;
+    if (policy.present[SK_SECTION_FILES]) head.flags |= SK_POLICY_HAS_FILES;
+    if (policy.present[SK_SECTION_NETWORK]) head.flags |= SK_POLICY_HAS_NETWORK;
+    if (policy.deny_all) head.flags |= SK_POLICY_DENY_ALL;
+    for (int s = 0; s < SK_SECTION_SLOTS; ++s) {
+        head.violation[s] = static_cast<uint8_t>(policy.violation[s]);
+        head.record[s] = static_cast<uint8_t>(policy.record[s]);
+    }
+}
+
+uint64_t IdOf(absl::string_view canonical, const std::vector<Resolution>& resolutions) {
+    std::string text(canonical);
+    for (const Resolution& r : resolutions) absl::StrAppend(&text, "resolved ", r.pattern, " -> ", r.target, "\n");
+    const std::array<uint8_t, 32> digest = Sha256(text);
+    uint64_t id = 0;
+    for (int i = 0; i < 8; ++i) id = id << 8 | digest[i];
+    return id;
+}
+
+std::vector<LandlockRule> LandlockRules(const ResolvedPolicy& policy, const std::vector<ExpandedRule>& rules) {
+    std::vector<LandlockRule> out;
+    for (const ExpandedRule& expanded : rules) {
+        const PathRule& rule = policy.paths[expanded.rule];
+        out.push_back({rule.allow | rule.deny, rule.deny != 0, expanded.pattern.ToText(), expanded.pattern.LiteralPrefix(),
+                       expanded.pattern.IsExact(), rule.layer});
+    }
+    return out;
+}
+
+StatusOr<std::vector<sk_cell>> Assemble(sk_policy_head head, const PathTable& paths, const TableBuilder::Table& table) {
+    head.edge_cell = kFixedCells;
+    head.edge_mask = table.mask;
+    head.glob_cell = head.edge_cell + (table.mask + 1) / SK_BUCKETS_PER_CELL;
+    head.glob_rows = static_cast<uint32_t>(paths.rows.size());
+    const size_t total = head.glob_cell + paths.rows.size();
+    if (total > SK_POLICY_MAX_CELLS) {
+        return absl::ResourceExhaustedError(absl::StrCat("the policy needs ", total, " cells, more than ", SK_POLICY_MAX_CELLS));
+    }
+    std::vector<sk_cell> cells(total);
+    std::memset(cells.data(), 0, total * sizeof(sk_cell));
+    cells[SK_HEAD_CELL].head = head;
+    std::memcpy(cells[SK_CLASS_CELL].classes, paths.classes.data(), paths.classes.size());
+    std::memcpy(&cells[head.edge_cell], table.slots.data(), table.slots.size() * sizeof(sk_entry));
+    for (size_t row = 0; row < paths.rows.size(); ++row) {
+        std::memcpy(cells[head.glob_cell + row].row, paths.rows[row].data(), sizeof(GlobRow));
+    }
+    return cells;
+}
+
+}  // namespace
+
+StatusOr<CompiledPolicy> Compile(const ResolvedPolicy& policy, const sk_hash_keys& keys, const CompileOptions& options) {
+    CompiledPolicy out;
+    out.name = policy.name;
+    const std::string canonical = CanonicalText(policy);
+    out.hash_hex = Sha256Hex(canonical);
+    SK_ASSIGN_OR_RETURN(Expansion expansion, ExpandRules(policy, options.root_fd));
+    out.id = IdOf(canonical, expansion.resolutions);
+
+    sk_policy_head head{};
+    FillHead(policy, head);
+    head.id = out.id;
+    TableBuilder builder(keys);
+    SK_RETURN_IF_ERROR(AddNetworkEntries(policy, keys, builder, head, out.warnings));
+    SK_ASSIGN_OR_RETURN(PathTable paths, AddPathEntries(policy, expansion.rules, keys, builder, head));
+    SK_ASSIGN_OR_RETURN(TableBuilder::Table table, builder.Build());
+    SK_ASSIGN_OR_RETURN(out.cells, Assemble(head, paths, table));
+    out.landlock = LandlockRules(policy, expansion.rules);
+    out.resolutions = std::move(expansion.resolutions);
+    out.stats = {paths.states, table.entries, table.mask + 1, static_cast<uint32_t>(paths.rows.size() - 1)};
+    return out;
+}
+
+}  // namespace stockade::policy

@@ -1,0 +1,177 @@
+// The SandboxPolicy document as values: what a file says (SandboxPolicy) and what holds once
+// `extends` is folded in (ResolvedPolicy). Every entry remembers where it was written, so that
+// an error, a refusal and `explain` can all point at the line.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "bpf/wire/kinds.h"
+#include "bpf/wire/policy.h"
+
+namespace stockade::policy {
+
+// Where something was written. Line and column count from 1; line 0 = not from a file.
+struct Position {
+    std::string file;
+    int line = 0;
+    int column = 0;
+};
+// "file:line:column", or the file alone where there is no line.
+std::string ToString(const Position& at);
+
+enum class Severity { kError, kWarning };
+
+struct Diagnostic {
+    Severity severity = Severity::kError;
+    Position at;
+    std::string message;
+};
+// "file:line:column: error: message".
+std::string ToString(const Diagnostic& diagnostic);
+bool HasErrors(const std::vector<Diagnostic>& diagnostics);
+
+// A path pattern, a name, a grant: text and where it stands.
+struct Entry {
+    std::string text;
+    Position at;
+};
+
+// Inclusive, host order.
+struct PortRange {
+    uint16_t first = 0;
+    uint16_t last = 0;
+};
+struct PortEntry {
+    PortRange ports;
+    Position at;
+};
+
+enum class NetworkKind { kCidr, kName, kUnix };
+
+struct NetworkRule {
+    NetworkKind kind = NetworkKind::kCidr;
+    std::string text;   // as written: "10.0.0.0/8", "*.pypi.org", "/run/x.sock", "@name"
+    uint8_t family = 0; // kCidr: 4 or 6
+    uint8_t bits = 0;   // kCidr: prefix length
+    uint64_t hi = 0;    // kCidr: address words as sk_net_key() takes them, masked
+    uint64_t lo = 0;
+    bool abstract = false;        // kUnix: text without its '@' is the abstract name
+    std::vector<PortRange> ports; // empty = any port
+    Position at;
+};
+
+struct ExecSection {
+    Position at;
+    std::vector<Entry> allow;
+    std::vector<Entry> libraries; // may be mapped as code, but not executed
+    std::vector<Entry> deny;
+    std::optional<sk_verdict> violation;
+};
+
+struct FilesSection {
+    Position at;
+    std::vector<Entry> read;
+    std::vector<Entry> write;
+    std::vector<Entry> deny;
+    std::optional<sk_verdict> violation;
+};
+
+struct NetworkSection {
+    Position at;
+    std::vector<NetworkRule> allow;
+    std::vector<PortEntry> loopback; // connect to and bind on the sandbox's own loopback
+    std::vector<PortEntry> host;     // ports of the host's loopback, forwarded in: connect
+    std::vector<PortEntry> bind;     // bind on any address
+    std::map<uint32_t, std::vector<NetworkRule>> uids;
+    std::map<uint32_t, Position> uids_at;
+    std::optional<sk_verdict> violation;
+};
+
+// Parsed and checked, so that documents can be written today; nothing enforces it yet.
+struct DnsSection {
+    Position at;
+    std::string mode;
+    std::vector<Entry> resolvers;
+    std::vector<Entry> allow;
+    std::map<std::string, std::string> budget;
+    std::optional<sk_verdict> violation;
+};
+
+enum class CaseKind { kExec, kMap, kRead, kWrite, kConnect, kUnix, kBind };
+
+// One line of `tests:`: something that the policy must allow, or must refuse.
+struct TestCase {
+    CaseKind kind = CaseKind::kRead;
+    bool expect_allowed = true;
+    std::string object; // path, ADDR:PORT, socket name, port
+    std::optional<uint32_t> uid;
+    Position at;
+};
+
+// A document of kind SandboxPolicyTest: cases kept apart from the policy they are about.
+struct PolicyTest {
+    Entry policy; // name of the policy
+    std::vector<TestCase> cases;
+};
+
+struct SandboxPolicy {
+    std::string name;
+    Position at;
+    std::optional<std::vector<Entry>> extends; // absent = [base]
+    std::map<std::string, std::string> match_labels;
+    std::optional<sk_mode> mode;
+    std::optional<sk_verdict> violation;
+    std::optional<ExecSection> exec;
+    std::optional<FilesSection> files;
+    std::optional<NetworkSection> network;
+    std::optional<DnsSection> dns;
+    std::vector<Entry> grants;
+    std::optional<sk_verdict> entered; // DENY, OBSERVE, ALLOW (= enforce)
+    std::array<std::optional<sk_record>, SK_SECTION_SLOTS> record;
+    std::vector<TestCase> tests;
+    bool builtin = false; // its sections do not count as present in what extends it
+};
+
+// One path pattern with the operations that it allows or denies.
+struct PathRule {
+    std::string pattern;
+    uint32_t allow = 0; // SK_OP_* bits
+    uint32_t deny = 0;
+    // 0 unless policies were intersected: an operation needs an allow of every layer.
+    uint32_t layer = 0;
+    std::string list;   // "files.read"
+    std::string policy; // the document it was written in
+    Position at;
+};
+
+struct ResolvedPolicy {
+    std::string name;
+    Position at;
+    std::vector<std::string> bases; // what was folded in, in order
+    std::map<std::string, std::string> match_labels;
+    sk_mode mode = SK_MODE_ENFORCE;
+    sk_verdict entered = SK_VERDICT_DENY;
+    std::array<sk_verdict, SK_SECTION_SLOTS> violation{};
+    std::array<sk_record, SK_SECTION_SLOTS> record{};
+    std::array<bool, SK_SECTION_SLOTS> present{}; // exec, files, network: written by somebody
+    bool deny_all = false;
+    uint64_t grants = 0; // bit per SK_GRANT_*
+    uint32_t layers = 1;
+    std::vector<PathRule> paths;
+    std::vector<NetworkRule> network; // unix rules with a path have their PathRule in `paths` too
+    std::vector<PortEntry> loopback;
+    std::vector<PortEntry> host;
+    std::vector<PortEntry> bind;
+    bool has_uids = false;
+    std::map<uint32_t, std::vector<NetworkRule>> uids;
+    std::optional<DnsSection> dns;
+    std::vector<TestCase> tests;
+};
+
+}  // namespace stockade::policy
