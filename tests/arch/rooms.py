@@ -21,8 +21,10 @@ ROOMS = {
     'userspace/kernel': {'userspace/base', 'userspace/model', 'userspace/respond', 'bpf/wire', 'bpf/canary'},
     'userspace/policy': {'userspace/base', 'userspace/model', 'bpf/wire'},
     'userspace/dns': {'userspace/base', 'userspace/model', 'bpf/wire'},
-    'userspace/sandbox': {'userspace/base', 'userspace/model', 'userspace/policy', 'userspace/respond'},
-    'userspace/launch': {'userspace/base', 'userspace/model', 'userspace/policy', 'userspace/api'},
+    # bpf/wire (no library, values only): slots and generations are the kernel's, and the registry hands them out.
+    'userspace/sandbox': {'userspace/base', 'userspace/model', 'userspace/policy', 'userspace/respond', 'bpf/wire'},
+    # bpf/wire: the bits of the grants, so that seccomp and the programs go by one list.
+    'userspace/launch': {'userspace/base', 'userspace/model', 'userspace/policy', 'userspace/api', 'bpf/wire'},
     'userspace/api': {'userspace/base', 'userspace/model'},
     'userspace/guest': {'userspace/base', 'userspace/model', 'userspace/api'},
     'userspace/orchestrator': {'userspace/base', 'userspace/model', 'userspace/sandbox'},
