@@ -27,7 +27,7 @@ using model::FeatureSet;
 struct ProbeOptions {
     bool canaries = true;            // false: leaves their features absent, "not tried"
     std::string idmap_dir = "/usr";  // a directory of the file system that /in would come from
-    std::string self_cgroup;         // parent of the throw-away cgroup; empty = the v2 mount
+    std::string self_cgroup = "";    // parent of the throw-away cgroup; empty = the v2 mount
 };
 
 struct FeatureState {

@@ -55,7 +55,7 @@ enum class Need : uint8_t {
     X(CGROUP_KILL, "cgroup.kill", kBoth, "ends a sandbox at once, fork bombs included")           \
     X(CGROUP_FREEZE, "cgroup.freeze", kBoth, "holds a sandbox still for evidence")                \
     X(PIDFD, "pidfd", kBoth, "a task that cannot be mistaken for another")                        \
-    X(CLONE_INTO_CGROUP, "clone3:cgroup", kLaunch, "the first task is born in its cgroup")        \
+    X(CLONE3_CGROUP, "clone3:cgroup", kLaunch, "the first task is born in its cgroup")        \
     X(SECCOMP, "seccomp", kLaunch, "refuses calls that have no hook")                             \
     X(LANDLOCK, "landlock", kExtra, "prevents file access where the signal backend cannot")       \
     X(LANDLOCK_AFTER_BPF, "landlock:after_bpf", kExtra,                                           \
