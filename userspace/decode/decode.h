@@ -70,8 +70,8 @@ class Decoder {
     }
 
   private:
-    Status Fail(Reason reason, Status status);
-    Status Envelope(const sk_head& head, v1::Event* event);
+    void Count(Reason reason);
+    Status Fail(Reason reason, const Status& status);
     void Identify(const sk_head& head, v1::Event* event);
     void Explain(const sk_head& head, v1::Event* event);
 

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 #include <string>
@@ -74,7 +73,8 @@ class ProcessTree {
     void Touch(Node& node);
     void Evict();
     void Fill(const Node& node, v1::Process* process);
-    void LearnExec(const ProcessKey& key, const v1::Event& event);
+    void AdoptParent(const v1::Exec& exec, Node* node);
+    void LearnExec(const v1::Event& event, Node* node);
     void LearnFork(const ProcessKey& parent, const ProcessKey& child);
     void LearnExit(const ProcessKey& key);
     std::shared_ptr<const Ancestry> AncestryOfChildren(const ProcessKey& key, Node* node);
