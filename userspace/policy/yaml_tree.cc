@@ -1,0 +1,155 @@
+#include "userspace/policy/yaml_tree.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <map>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace stockade::policy {
+namespace {
+
+// Once a bound is reached it ignores the rest: the parser cannot be stopped without throwing.
+class TreeBuilder final : public YAML::EventHandler {
+  public:
+    TreeBuilder(const std::string& file, std::vector<Diagnostic>& diagnostics) : file_(file), diagnostics_(diagnostics) {}
+
+    std::vector<YamlPtr> TakeDocuments() { return std::move(documents_); }
+
+    void OnDocumentStart(const YAML::Mark&) override {
+        stack_.clear();
+        anchors_.clear();
+        root_ = nullptr;
+    }
+    void OnDocumentEnd() override {
+        if (root_ != nullptr && !stopped_) documents_.push_back(root_);
+    }
+    void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { Leaf(mark, anchor, YamlNode::Kind::kNull, "", "?"); }
+    void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+        Leaf(mark, anchor, YamlNode::Kind::kScalar, value, tag);
+    }
+    void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+        if (stopped_) return;
+        auto found = anchors_.find(anchor);
+        if (found == anchors_.end()) return Stop(mark, "an alias cannot stand inside what it names");
+        if (Count(mark, found->second.nodes)) Attach(found->second.node);
+    }
+    void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+        Open(mark, tag, anchor, YamlNode::Kind::kSequence);
+    }
+    void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+        Open(mark, tag, anchor, YamlNode::Kind::kMap);
+    }
+    void OnSequenceEnd() override { Close(); }
+    void OnMapEnd() override { Close(); }
+
+  private:
+    struct Frame {
+        std::shared_ptr<YamlNode> node;
+        YAML::anchor_t anchor = 0;
+        size_t first_count = 0; // nodes_ before it
+    };
+    struct Anchored {
+        YamlPtr node;
+        size_t nodes = 0;
+    };
+
+    std::shared_ptr<YamlNode> Make(const YAML::Mark& mark, YamlNode::Kind kind, const std::string& tag) {
+        auto node = std::make_shared<YamlNode>();
+        node->kind = kind;
+        node->line = mark.line + 1;
+        node->column = mark.column + 1;
+        node->quoted = tag == "!";
+        if (tag != "!" && tag != "?") node->tag = tag;
+        return node;
+    }
+
+    void Leaf(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind, const std::string& value, const std::string& tag) {
+        if (stopped_ || !Count(mark, 1)) return;
+        auto node = Make(mark, kind, tag);
+        node->value = value;
+        if (anchor != 0) anchors_[anchor] = {node, 1};
+        Attach(node);
+    }
+
+    void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
+        if (stopped_ || !Count(mark, 1)) return;
+        if (stack_.size() >= kMaxYamlDepth) return Stop(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
+        stack_.push_back({Make(mark, kind, tag), anchor, nodes_ - 1});
+    }
+
+    void Close() {
+        if (stopped_ || stack_.empty()) return;
+        Frame frame = std::move(stack_.back());
+        stack_.pop_back();
+        if (frame.anchor != 0) anchors_[frame.anchor] = {frame.node, nodes_ - frame.first_count};
+        Attach(frame.node);
+    }
+
+    void Attach(YamlPtr node) {
+        if (stack_.empty()) {
+            root_ = std::move(node);
+        } else {
+            stack_.back().node->items.push_back(std::move(node));
+        }
+    }
+
+    bool Count(const YAML::Mark& mark, size_t more) {
+        nodes_ += more;
+        if (nodes_ <= kMaxYamlNodes) return true;
+        Stop(mark, absl::StrCat("more than ", kMaxYamlNodes, " values, aliases counted each time"));
+        return false;
+    }
+
+    void Stop(const YAML::Mark& mark, absl::string_view why) {
+        stopped_ = true;
+        diagnostics_.push_back({Severity::kError, {file_, mark.line + 1, mark.column + 1}, std::string(why)});
+    }
+
+    const std::string& file_;
+    std::vector<Diagnostic>& diagnostics_;
+    std::vector<YamlPtr> documents_;
+    std::vector<Frame> stack_;
+    std::map<YAML::anchor_t, Anchored> anchors_;
+    YamlPtr root_;
+    size_t nodes_ = 0;
+    bool stopped_ = false;
+};
+
+}  // namespace
+
+std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text, std::vector<Diagnostic>& diagnostics) {
+    if (text.size() > kMaxYamlBytes) {
+        diagnostics.push_back({Severity::kError, {file, 0, 0}, absl::StrCat("larger than ", kMaxYamlBytes, " bytes")});
+        return {};
+    }
+    TreeBuilder builder(file, diagnostics);
+    // yaml-cpp reports everything by exceptions; none leaves this function.
+    try {
+        std::istringstream stream(text);
+        YAML::Parser parser(stream);
+        while (parser.HandleNextDocument(builder)) {
+        }
+    } catch (const YAML::Exception& error) {
+        diagnostics.push_back({Severity::kError, {file, error.mark.line + 1, error.mark.column + 1}, absl::StrCat("not YAML: ", error.msg)});
+    } catch (const std::exception& error) {
+        diagnostics.push_back({Severity::kError, {file, 0, 0}, absl::StrCat("not YAML: ", error.what())});
+    }
+    return builder.TakeDocuments();
+}
+
+absl::string_view KindName(YamlNode::Kind kind) {
+    switch (kind) {
+        case YamlNode::Kind::kNull: return "nothing";
+        case YamlNode::Kind::kScalar: return "a text";
+        case YamlNode::Kind::kSequence: return "a list";
+        case YamlNode::Kind::kMap: return "a map";
+    }
+    return "";
+}
+
+}  // namespace stockade::policy
