@@ -22,8 +22,8 @@ inline constexpr uint16_t kProtocolVersion = 1;
 // keeps what one connection can make the agent hold small.
 inline constexpr size_t kMaxFrameBytes = 1 << 20;
 inline constexpr size_t kHeaderBytes = 12;
-// Descriptors with one frame: session, stdio, control and some to grow (the kernel allows 253).
-inline constexpr size_t kMaxFds = 8;
+// Descriptors with one frame: session, stdio, directories and 64 binds (the kernel allows 253).
+inline constexpr size_t kMaxFds = 80;
 
 // kResourceExhausted when the message is larger than kMaxFrameBytes.
 StatusOr<std::string> EncodeFrame(const Message& message);

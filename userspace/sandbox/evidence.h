@@ -1,0 +1,34 @@
+// What a sandbox was doing when it was stopped, taken while it is frozen and within a bound.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stockade::sandbox {
+
+struct ProcessEvidence {
+    int pid = 0;
+    int ppid = 0;
+    char state = '?';
+    uint64_t start_boot_ns = 0;
+    std::string comm;     // raw bytes of the sandbox's choice
+    std::string command;  // argv with spaces; at most kMaxCommandBytes, raw bytes
+};
+
+struct Evidence {
+    uint64_t taken_boot_ns = 0;
+    std::vector<ProcessEvidence> processes;
+    uint64_t left_out = 0;  // pids that there was no time or room for
+};
+
+// A person reads these; a fork bomb has thousands that are all alike.
+inline constexpr size_t kMaxEvidenceProcesses = 256;
+inline constexpr size_t kMaxCommandBytes = 256;
+
+// Reads the processes of the cgroup and below until `deadline_boot_ns`. Command lines lie in
+// the processes' own memory: hostile, and read only for the processes that there is time for.
+// `cgroup_fd` is borrowed. Any thread.
+Evidence TakeEvidence(int cgroup_fd, uint64_t deadline_boot_ns);
+
+}  // namespace stockade::sandbox
