@@ -2,8 +2,8 @@
 #pragma once
 #include "bpf/wire/record.h"
 
-/* Stands for `count` records of the same (sandbox, code) beyond the rate; each took a
- * kernel_seq, first_seq..head.kernel_seq among others. */
+/* Stands for `count` records of the same (sandbox, code) beyond the rate and took no
+ * kernel_seq of their own. */
 struct sk_repeat {
     struct sk_head head;
     __u64 count;

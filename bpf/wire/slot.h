@@ -17,10 +17,16 @@
 struct sk_label {
     __u32 slot;       /* 1..SK_MAX_SLOTS-1 */
     __u32 generation; /* must equal the slot's, else the label is of a sandbox that is gone;
-                         bit 31 = SK_LABEL_ENTERED: not judged before its next execve */
+                         the two top bits say how the task came in */
 };
+/* Present when the cgroup was bound (a container runtime's init): judged from its next execve on,
+ * by the policy, for that is how the sandbox starts. */
+#define SK_LABEL_STARTING 0x40000000U
+/* Came from outside later: its next execve falls under `entered:`. A task without a label below
+ * the cgroup counts as such. */
 #define SK_LABEL_ENTERED 0x80000000U
-#define SK_GENERATION_MASK 0x7fffffffU
+#define SK_LABEL_UNJUDGED (SK_LABEL_STARTING | SK_LABEL_ENTERED)
+#define SK_GENERATION_MASK 0x3fffffffU
 
 enum sk_slot_state { SK_SLOT_FREE = 0, SK_SLOT_LIVE = 1, SK_SLOT_CLOSING = 2 };
 

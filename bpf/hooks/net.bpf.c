@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* Where a sandbox may connect, send and listen. The programs sit on the sandbox's cgroup or its
+ * parent; the sandbox is the caller's, by its label. COVERAGE they follow the cgroup in which a
+ * socket was made, not the caller: sockets made outside are judged where they are received
+ * (net_receive) and by the LSM hooks. ON_ERROR refuse. */
+#include "bpf/lib/net.h"
+
+__noinline int net_report(struct sk_case *c, struct sk_address *address, __u64 cookie, __u64 type_protocol) {
+    if (!c || !address) return 0;
+    RECORD_BEGIN(net, NET, c);
+    record->cookie = cookie;
+    record->op = c->op;
+    record->family = address->family;
+    record->type = type_protocol >> 32;
+    record->protocol = type_protocol;
+    record->port = address->port;
+    record->mapped = address->mapped;
+    if (address->family == AF_INET) {
+        *(__u32 *)record->address = __builtin_bswap32(address->lo);
+    } else if (address->family == AF_INET6) {
+        *(__u64 *)record->address = __builtin_bswap64(address->hi);
+        *(__u64 *)(record->address + 8) = __builtin_bswap64(address->lo);
+    }
+    RECORD_END();
+    return 0;
+}
+
+/* The class of the caller's uid, when the policy has rules by uid; 0 = the rules for all. */
+static __always_inline __u32 uid_class(void *policy, const struct sk_policy_view *view) {
+    if (!(view->flags & SK_POLICY_HAS_UIDS)) return 0;
+    struct task_struct *task = bpf_get_current_task_btf();
+    __u64 entry = policy_entry(policy, view, sk_word_key((const void *)&keys, SK_KEY_UID, net_uid(task)));
+    return entry ? entry_next(entry) : 0;
+}
+
+static __always_inline bool loopback(const struct sk_address *address) {
+    if (address->family == AF_INET) return (address->lo >> 24) == 127;
+    return address->hi == 0 && address->lo == 1;
+}
+
+static __always_inline bool word_listed(void *policy, const struct sk_policy_view *view, __u32 domain, __u64 word) {
+    return policy_entry(policy, view, sk_word_key((const void *)&keys, domain, word)) != 0;
+}
+
+/* One prefix length: is the masked address listed, with this port or with any? */
+static __always_inline bool prefix_listed(void *policy, const struct sk_policy_view *view, __u32 uid, __u32 index,
+                                          __u32 bits, const struct sk_address *address) {
+    __u64 hi = address->hi, lo = address->lo;
+    if (address->family == AF_INET) {
+        lo = bits ? lo & (0xffffffffULL << (32 - bits)) & 0xffffffffULL : 0;
+    } else if (bits <= 64) {
+        hi = bits ? hi & (~0ULL << ((64 - bits) & 63)) : 0;
+        lo = 0;
+    } else {
+        lo &= ~0ULL << ((128 - bits) & 63);
+    }
+    return policy_entry(policy, view, sk_net_key((const void *)&keys, uid, index, hi, lo, address->port)) ||
+           policy_entry(policy, view, sk_net_key((const void *)&keys, uid, index, hi, lo, 0));
+}
+
+__noinline int net_listed(struct sk_case *c, struct sk_address *address) {
+    if (!c || !address) return 0;
+    struct sk_policy_view view;
+    void *policy = policy_open(c->query.policy_index, &view);
+    struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
+    if (!head) return 0;
+    if (loopback(address) && (word_listed(policy, &view, SK_KEY_LOOPBACK, address->port) ||
+                              word_listed(policy, &view, SK_KEY_LOOPBACK, 0)))
+        return 1;
+    __u32 uid = uid_class(policy, &view), family = address->family == AF_INET ? 4 : 6;
+    for (__u32 i = 0; i < SK_MAX_PREFIXES; i++) {
+        keep(i);
+        if (i >= head->prefixes || i >= SK_MAX_PREFIXES) break;
+        if (head->prefix[i].family != family) continue;
+        if (prefix_listed(policy, &view, uid, i, head->prefix[i].bits, address)) return 1;
+    }
+    return 0;
+}
+
+/* A sandbox may bind what it may be reached on: a loopback port that the policy lists, a port under
+ * SK_KEY_BIND, or port 0, with which the kernel chooses one. */
+__noinline int net_bindable(struct sk_case *c, struct sk_address *address) {
+    if (!c || !address) return 0;
+    struct sk_policy_view view;
+    void *policy = policy_open(c->query.policy_index, &view);
+    if (!policy) return 0;
+    if (address->port == 0) return 1;
+    return word_listed(policy, &view, SK_KEY_LOOPBACK, address->port) ||
+           word_listed(policy, &view, SK_KEY_LOOPBACK, 0) || word_listed(policy, &view, SK_KEY_BIND, address->port) ||
+           word_listed(policy, &view, SK_KEY_BIND, 0);
+}
+
+static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address *address, __u32 op, __u32 code) {
+    struct sk_case *c = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
+    if (!c) return 1;
+    c->by = SK_BACKEND_CGROUP;
+    c->op = op;
+    c->query.path_hash = address->hi * 31 + address->lo * 7 + address->port;
+    if (c->code == SK_CODE_OK) {
+        bool listed = op == SK_NET_BIND ? net_bindable(c, address) : net_listed(c, address);
+        c->code = listed ? SK_CODE_OK : code;
+    }
+    return net_settle(c, address, bpf_get_socket_cookie(ctx), type_protocol(ctx->type, ctx->protocol));
+}
+
+static __always_inline int net_call4(struct bpf_sock_addr *ctx, __u32 op, __u32 code) {
+    struct sk_address address;
+    address4(&address, ctx->user_ip4, ctx->user_port);
+    return net_call(ctx, &address, op, code);
+}
+
+static __always_inline int net_call6(struct bpf_sock_addr *ctx, __u32 op, __u32 code) {
+    struct sk_address address;
+    address6(&address, ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3], ctx->user_port);
+    return net_call(ctx, &address, op, code);
+}
+
+/* FIRES for connect(2) and TCP fast open of an AF_INET socket. SOURCE inet_stream_connect, ip4_datagram. */
+SEC("cgroup/connect4")
+int net_connect4(struct bpf_sock_addr *ctx) { return net_call4(ctx, SK_NET_CONNECT, SK_CODE_CONNECT_NOT_ALLOWED); }
+
+/* FIRES the same for AF_INET6, IPv4-mapped addresses included. */
+SEC("cgroup/connect6")
+int net_connect6(struct bpf_sock_addr *ctx) { return net_call6(ctx, SK_NET_CONNECT, SK_CODE_CONNECT_NOT_ALLOWED); }
+
+/* FIRES for each UDP message with an address of its own; also for an AF_INET6 socket with a mapped or
+ * an AF_INET address, and with user_family 0 for AF_UNSPEC: never test the family here. */
+SEC("cgroup/sendmsg4")
+int net_sendmsg4(struct bpf_sock_addr *ctx) { return net_call4(ctx, SK_NET_SEND, SK_CODE_SEND_NOT_ALLOWED); }
+
+SEC("cgroup/sendmsg6")
+int net_sendmsg6(struct bpf_sock_addr *ctx) { return net_call6(ctx, SK_NET_SEND, SK_CODE_SEND_NOT_ALLOWED); }
+
+/* FIRES for bind(2). */
+SEC("cgroup/bind4")
+int net_bind4(struct bpf_sock_addr *ctx) { return net_call4(ctx, SK_NET_BIND, SK_CODE_BIND_NOT_ALLOWED); }
+
+SEC("cgroup/bind6")
+int net_bind6(struct bpf_sock_addr *ctx) { return net_call6(ctx, SK_NET_BIND, SK_CODE_BIND_NOT_ALLOWED); }
+
+/* FIRES for each new AF_INET and AF_INET6 socket; no other family (those: socket_create of the LSM,
+ * seccomp of the launcher). SOURCE inet_create. */
+SEC("cgroup/sock_create")
+int net_sock_create(struct bpf_sock *ctx) {
+    struct sk_case *c = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
+    if (!c) return 1;
+    struct sk_address none = {.family = ctx->family};
+    __u32 grant = socket_grant(ctx->family, ctx->type, ctx->protocol);
+    c->by = SK_BACKEND_CGROUP;
+    c->op = SK_NET_SOCKET;
+    if (c->code == SK_CODE_OK) {
+        if (grant == ~0U) return 1;
+        if (!case_granted(c, grant & 63)) c->code = SK_CODE_SOCKET_NOT_ALLOWED;
+    }
+    return net_settle(c, &none, 0, type_protocol(ctx->type, ctx->protocol));
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+#include "bpf/lib/label.h"
+#include "bpf/lib/sys.h"
+
+#define CLONE_NEWUSER 0x10000000
+#define CLONE_NEWNS 0x00020000
+
+__noinline int escape_report(struct sk_case *c, __u64 argument, __u32 target_tgid) {
+    if (!c) return 0;
+    RECORD_BEGIN(escape, ESCAPE, c);
+    record->op = c->op;
+    record->argument = argument;
+    record->target_tgid = target_tgid;
+    RECORD_END();
+    return 0;
+}
+
+/* A path as the caller wrote it: for calls that return no object, and for refusals by other locks.
+ * It decides nothing. */
+__noinline int written_report(struct sk_case *c, __u64 user_path, __s32 error) {
+    if (!c) return 0;
+    RECORD_BEGIN(file, FILE, c);
+    long len = bpf_probe_read_user_str(record->path.bytes, SK_PATH_BYTES, (void *)user_path);
+    record->path.flags = SK_PATH_ASWRITTEN;
+    if (len > 0) record->path.bytes_len = len - 1;
+    if (len == SK_PATH_BYTES) record->path.flags |= SK_PATH_TRUNCATED;
+    record->op = c->op;
+    record->error = error;
+    RECORD_END();
+    return 0;
+}
+
+/* The sandbox that this task's cgroup says, for the calls that are judged by nothing else: cheap
+ * for tasks outside, whose cgroup is not as deep. */
+static __always_inline bool below_sandbox(struct task_struct *task) {
+    struct sk_config *conf = config_get();
+    return conf && slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels) != 0;
+}
+
+/* Death for whoever belongs to a condemned sandbox, shares a descriptor table with one killed for
+ * what it opened, or carries the label of a sandbox in whose cgroup it is not. */
+static __always_inline bool sys_doomed(struct sk_case *c, struct task_struct *task) {
+    __u64 files = (__u64)task->files;
+    if (c->code == SK_CODE_CONDEMNED || bpf_map_lookup_elem(&doomed_files, &files)) {
+        count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
+        return true;
+    }
+    struct sk_config *conf = config_get();
+    if (!conf || slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels) == c->slot) return false;
+    condemn_for(c, SK_CODE_LEFT_CGROUP);
+    count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
+    return true;
+}
+
+static __always_inline int sys_open(struct sk_case *c, long fd) {
+    struct file *file = (struct file *)file_of_fd(fd);
+    if (!file) {
+        count_error(SK_ERROR_FD_READ);
+        return 0;
+    }
+    return file_opened(c, file, 0);
+}
+
+static __always_inline int sys_map(struct sk_case *c, struct pt_regs *regs) {
+    if (!(regs_arg2(regs) & PROT_EXEC) || (__s32)regs_arg4(regs) < 0) return 0;
+    struct file *file = (struct file *)file_of_fd(regs_arg4(regs));
+    if (!file) return 0;
+    c->query.mnt = (__u64)BPF_CORE_READ(file, f_path.mnt);
+    c->query.dentry = (__u64)BPF_CORE_READ(file, f_path.dentry);
+    c->section = SK_SECTION_EXEC;
+    c->role = SK_EXEC_MAPPED;
+    object_judge(c, SK_OP_MAP);
+    if (c->code == SK_CODE_OK) return 0;
+    case_settle(c);
+    if (c->ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
+    return case_finish(c);
+}
+
+/* A call that returns no object: reported as the caller wrote it, with the section's verdict open. */
+static __always_inline int sys_path(struct sk_case *c, struct sk_call call, __u64 path) {
+    c->op = call.op;
+    c->power = SK_POWER_SEE;
+    c->flags |= SK_RECORD_UNVERIFIED;
+    c->query.path_hash = path;
+    case_settle(c);
+    if (c->ring) written_report(c, path, 0);
+    return 0;
+}
+
+/* Refused by another lock: Landlock and mode bits say EACCES, seccomp and capabilities EPERM, a
+ * read-only mount EROFS. Which of two it was is for user space, which knows the policy. */
+static __always_inline int sys_refused(struct sk_case *c, struct sk_call call, __u64 path, long error) {
+    c->op = call.class == SK_CALL_OPEN ? SK_FILE_OPEN_READ : call.op;
+    c->code = SK_CODE_OTHER_LOCK;
+    c->power = SK_POWER_SEE;
+    c->verdict = SK_VERDICT_DENY;
+    c->outcome = SK_OUTCOME_PREVENTED;
+    c->flags |= SK_RECORD_UNVERIFIED;
+    c->lock = error == -EROFS ? SK_LOCK_MOUNT : error == -EACCES ? SK_LOCK_LANDLOCK : SK_LOCK_SECCOMP;
+    refused_settle(c);
+    if (!c->ring) return 0;
+    if (call.class == SK_CALL_ESCAPE) return escape_report(c, error, 0);
+    return written_report(c, path, -error);
+}
+
+static __always_inline int sys_escape(struct sk_case *c, struct sk_call call, struct pt_regs *regs) {
+    if (case_granted(c, call.grant & 63)) return 0;
+    c->section = SK_SECTION_ESCAPE;
+    c->power = SK_POWER_KILL_AFTER;
+    c->code = SK_CODE_ESCAPE;
+    c->op = call.op;
+    case_settle(c);
+    if (c->ring) escape_report(c, regs_arg0(regs), 0);
+    return case_finish(c);
+}
+
+static __always_inline struct sk_call call_of_regs(struct task_struct *task, struct pt_regs *regs) {
+    long number = regs_call(regs);
+#if defined(__TARGET_ARCH_x86)
+    if (task->thread_info.status & TS_COMPAT) return call_of_compat(number);
+    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWUSER)) return CALL_ESCAPE(UNSHARE_USER, USERNS);
+    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWNS)) return CALL_ESCAPE(UNSHARE_MOUNT, MNTNS);
+#endif
+    return call_of(number);
+}
+
+static __always_inline bool other_lock(long ret) { return ret == -EPERM || ret == -EACCES || ret == -EROFS; }
+
+static __always_inline int sys_done(struct pt_regs *regs, long ret) {
+    struct task_struct *task = bpf_get_current_task_btf();
+    struct sk_config *conf = config_get();
+    if (!conf || !conf->live_slots) return 0;
+    struct sk_call call = call_of_regs(task, regs);
+    if (call.class == SK_CALL_NONE && !below_sandbox(task)) return 0;
+    struct sk_case *c = case_load(SK_SECTION_FILES, SK_POWER_KILL_AFTER);
+    if (!c || sys_doomed(c, task)) return 0;
+    if (c->entered || call.class == SK_CALL_NONE) return 0;
+    __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
+    if (ret < 0 && call.class != SK_CALL_NONE)
+        return other_lock(ret) && call.class != SK_CALL_MAP ? sys_refused(c, call, path, ret) : 0;
+    switch (call.class) {
+        case SK_CALL_OPEN: return sys_open(c, ret);
+        case SK_CALL_MAP: return sys_map(c, regs);
+        case SK_CALL_PATH: return sys_path(c, call, path);
+        default: return sys_escape(c, call, regs);
+    }
+}
+
+/* FIRES at the end of every system call of the machine, and for a new task as its first act.
+ * Attached only while a sandbox exists: it is the largest cost of this backend. COVERAGE not
+ * io_uring's operations, which need a grant. SOURCE syscall_exit_work. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit_sig, struct pt_regs *regs, long ret) {
+    sys_done(regs, ret);
+    return 0;
+}

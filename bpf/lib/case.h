@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* One operation that is being judged. Lives in the storage of the task that does it, beside its
+ * label: 400 bytes are too many for a stack of 512 shared by a chain of calls, a per-CPU map is
+ * unsafe where the kernel preempts, and a task does one thing at a time. */
+#pragma once
+#include "bpf/lib/compat.h"
+#include "bpf/wire/policy.h"
+#include "bpf/wire/record.h"
+#include "bpf/wire/slot.h"
+
+/* What is asked for and found. */
+struct sk_path_query {
+    __u64 dentry;      /* in: kernel address of the leaf */
+    __u64 mnt;         /* in: kernel address of its vfsmount */
+    __u64 root_dentry; /* in: where the sandbox's paths start */
+    __u32 policy_index; /* in */
+    __u32 bits;        /* out: allow and deny bits, SK_VERDICT_MASK */
+    __u32 leaf_meta;   /* out: meta word of the state the whole path ends in */
+    __u32 slots;       /* components and mount crossings; 0 of hash = a crossing */
+    __u64 fingerprint; /* of the sequence counts of the first walk */
+    __u64 path_hash;   /* of all components; tells paths apart for `record: first` */
+    __u64 at_dentry;   /* set by path_slot */
+    __u64 hash[SK_PATH_SLOTS];
+    /* the automaton between two steps */
+    __u32 left;        /* slots not yet eaten, leaf = slot 0 */
+    __u32 state;
+    __u32 meta;
+    __u8 need;         /* enum sk_eval_need: what stopped the evaluation */
+    __u8 done;         /* globs already tried for this component */
+    __u8 pad[2];
+};
+
+/* What the hook can do about the operation that it sees. */
+enum sk_power {
+    SK_POWER_REFUSE = 1,     /* its return value refuses */
+    SK_POWER_KILL = 2,       /* cannot refuse, but a signal comes before the effect (exec) */
+    SK_POWER_KILL_AFTER = 3, /* the effect has happened; a signal comes before the next instruction */
+    SK_POWER_SEE = 4,        /* can only report */
+};
+
+enum sk_ring { SK_RING_NONE = 0, SK_RING_TELEMETRY = 1, SK_RING_VIOLATION = 2 };
+
+struct sk_case {
+    struct sk_path_query query; /* path subjects fill dentry and mnt; others leave it */
+    __u64 policy_id;
+    __u32 slot;
+    __u32 generation;
+    __u32 code;    /* enum sk_code; set by the subject between open and settle */
+    __u8 section;
+    __u8 power;    /* enum sk_power */
+    __u8 verdict;  /* the rest is set by settle */
+    __u8 outcome;
+    __u8 flags;    /* SK_RECORD_* */
+    __u8 ring;     /* enum sk_ring; NONE = no record */
+    __u8 refuse;   /* return -EPERM */
+    __u8 kill;     /* SIGKILL the caller */
+    __u8 lock;
+    __u8 by;       /* enum sk_backend that judges */
+    __u8 role;     /* of the subject: enum sk_exec_role */
+    __u8 entered_rule; /* sk_policy_head.entered */
+    __u32 entered; /* SK_LABEL_STARTING, SK_LABEL_ENTERED or 0 */
+    __u32 pad2;
+    __u64 grants;
+    __u32 policy_flags;
+    __u32 op;      /* of the subject: part of `record: first` and of the record */
+};
+
+/* Value of the map `tasks`. The label comes first: the agent writes it through a pidfd. */
+struct sk_task {
+    struct sk_label label;
+    struct sk_case scratch;
+};

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+#include "bpf/lib/judge.h"
+
+/* What the policy says of a violation in this section. A section that is absent, and a policy in
+ * mode observe, report what would have been refused. A sandbox that is condemned or has no
+ * policy is past such choices. */
+static __always_inline void settle_verdict(struct sk_case *c, struct sk_policy_head *head) {
+    if (!head || c->code == SK_CODE_CONDEMNED || c->code == SK_CODE_NO_POLICY) {
+        c->verdict = c->code == SK_CODE_CONDEMNED ? SK_VERDICT_KILL_PROCESS : SK_VERDICT_DENY;
+        return;
+    }
+    c->verdict = head->violation[c->section & (SK_SECTION_SLOTS - 1)];
+    if (c->verdict < SK_VERDICT_DENY) c->verdict = SK_VERDICT_DENY;
+    bool absent = (c->section == SK_SECTION_EXEC && !(head->flags & SK_POLICY_HAS_EXEC)) ||
+                  (c->section == SK_SECTION_FILES && !(head->flags & SK_POLICY_HAS_FILES)) ||
+                  (c->section == SK_SECTION_NETWORK && !(head->flags & SK_POLICY_HAS_NETWORK));
+    if (absent || head->mode == SK_MODE_OBSERVE) c->flags |= SK_RECORD_OBSERVE;
+}
+
+static __always_inline void settle_power(struct sk_case *c) {
+    c->outcome = SK_OUTCOME_DONE;
+    if (c->flags & SK_RECORD_OBSERVE) return;
+    bool lethal = c->verdict >= SK_VERDICT_KILL_PROCESS;
+    if (c->power == SK_POWER_SEE) {
+        c->outcome = SK_OUTCOME_SEEN;
+    } else if (c->power == SK_POWER_REFUSE) {
+        c->outcome = SK_OUTCOME_PREVENTED;
+        c->refuse = 1;
+        c->kill = lethal;
+    } else {
+        /* Where a refusal is not to be had, deny means kill: never silently weaker. */
+        c->outcome = c->power == SK_POWER_KILL ? SK_OUTCOME_PREVENTED : SK_OUTCOME_KILLED_AFTER;
+        c->kill = 1;
+    }
+}
+
+static __always_inline void settle_condemn(struct sk_case *c, struct sk_state *state) {
+    if (c->verdict != SK_VERDICT_KILL_SANDBOX || c->power == SK_POWER_SEE) return;
+    if (c->flags & SK_RECORD_OBSERVE) return;
+    if (__sync_val_compare_and_swap(&state->condemned_ns, 0, bpf_ktime_get_boot_ns()) == 0)
+        state->condemned_code = c->code;
+}
+
+/* Whoever shares the descriptor table of a killed opener holds the descriptor too. */
+static __always_inline void settle_doom(struct sk_case *c) {
+    if (c->outcome != SK_OUTCOME_KILLED_AFTER) return;
+    __u64 files = (__u64)BPF_CORE_READ(bpf_get_current_task_btf(), files), now = bpf_ktime_get_boot_ns();
+    bpf_map_update_elem(&doomed_files, &files, &now, BPF_ANY);
+}
+
+static __always_inline bool violation_rate(struct sk_case *c, struct sk_state *state) {
+    struct sk_rate_key key = {.slot = c->slot, .code = c->code};
+    __u64 now = bpf_ktime_get_boot_ns();
+    struct sk_rate *rate = bpf_map_lookup_elem(&rates, &key);
+    if (!rate) {
+        struct sk_rate fresh = {.window_ns = now, .count = 1};
+        bpf_map_update_elem(&rates, &key, &fresh, BPF_ANY);
+        return true;
+    }
+    if (now - rate->window_ns > 1000000000ULL) {
+        rate->window_ns = now;
+        rate->count = 0;
+    }
+    if (__sync_fetch_and_add(&rate->count, 1) < SK_VIOLATIONS_PER_SECOND) return true;
+    __sync_fetch_and_add(&rate->suppressed, 1);
+    __sync_fetch_and_add(&state->suppressed, 1);
+    return false;
+}
+
+static __always_inline bool telemetry_token(struct sk_state *state) {
+    __u64 now = bpf_ktime_get_boot_ns(), spent = state->tokens_ns;
+    if (spent > now + SK_TELEMETRY_BURST_NS) {
+        __sync_fetch_and_add(&state->suppressed, 1);
+        return false;
+    }
+    state->tokens_ns = (spent < now ? now : spent) + SK_TELEMETRY_NS;
+    return true;
+}
+
+static __always_inline bool first_seen(struct sk_case *c) {
+    struct sk_first_key key = {
+        .path_hash = c->query.path_hash ^ ((__u64)c->op << 56),
+        .slot = c->slot,
+        .generation = c->generation,
+    };
+    __u64 one = 1, *count = bpf_map_lookup_elem(&firsts, &key);
+    if (count) {
+        *count += 1;
+        return false;
+    }
+    bpf_map_update_elem(&firsts, &key, &one, BPF_ANY);
+    return true;
+}
+
+static __always_inline void settle_allowed(struct sk_case *c, struct sk_policy_head *head,
+                                           struct sk_state *state) {
+    c->verdict = SK_VERDICT_ALLOW;
+    c->outcome = SK_OUTCOME_DONE;
+    c->lock = SK_LOCK_NONE;
+    __sync_fetch_and_add(&state->allowed[c->section & (SK_SECTION_SLOTS - 1)], 1);
+    __u8 level = head ? head->record[c->section & (SK_SECTION_SLOTS - 1)] : SK_RECORD_VIOLATIONS;
+    if (level == SK_RECORD_VIOLATIONS) return;
+    if (level == SK_RECORD_FIRST && !first_seen(c)) return;
+    if (telemetry_token(state)) c->ring = SK_RING_TELEMETRY;
+}
+
+/* Verdict, outcome, counters and condemnation of a case whose code is set. Global, so that the
+ * verifier goes through it once. */
+__noinline int case_settle(struct sk_case *c) {
+    if (!c) return 0;
+    c->refuse = 0;
+    c->kill = 0;
+    c->ring = SK_RING_NONE;
+    __u32 slot = c->slot;
+    struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
+    void *policy = policy_map(c->query.policy_index);
+    struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
+    if (!state) { /* a slot number that no label can have */
+        c->refuse = c->power == SK_POWER_REFUSE;
+        c->kill = 1;
+        return 0;
+    }
+    if (c->code == SK_CODE_OK) {
+        settle_allowed(c, head, state);
+        return 0;
+    }
+    settle_verdict(c, head);
+    settle_power(c);
+    settle_condemn(c, state);
+    settle_doom(c);
+    __sync_fetch_and_add(&state->violations[c->section & (SK_SECTION_SLOTS - 1)], 1);
+    if (violation_rate(c, state)) c->ring = SK_RING_VIOLATION;
+    return 0;
+}
+
+__noinline int refused_settle(struct sk_case *c) {
+    if (!c) return 0;
+    __u32 slot = c->slot;
+    struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
+    c->ring = SK_RING_NONE;
+    c->refuse = 0;
+    c->kill = 0;
+    if (!state) return 0;
+    __sync_fetch_and_add(&state->violations[c->section & (SK_SECTION_SLOTS - 1)], 1);
+    if (violation_rate(c, state)) c->ring = SK_RING_VIOLATION;
+    return 0;
+}

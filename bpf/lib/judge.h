@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* From "the policy does not list it" to what happens: verdict, record, refusal, signal.
+ *
+ *   struct sk_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
+ *   if (!c) return 0;                      in no sandbox, or not judged
+ *   c->code = ...;                         SK_CODE_OK or the reason
+ *   case_settle(c);                        verdict, counters, condemnation
+ *   if (c->ring) <subject>_report(c, ...); record
+ *   return case_finish(c);                 signal; 0 or -EPERM
+ */
+#pragma once
+#include "bpf/lib/path.h"
+#include "bpf/lib/policy.h"
+#include "bpf/lib/scope.h"
+
+/* Records of one sandbox and second: beyond it telemetry waits for its bucket, and violations of
+ * one code become one counted record. Chosen so that 16 flooding sandboxes stay below the rate at
+ * which one reader thread empties a ring (measured: 400,000 records a second). */
+#define SK_TELEMETRY_NS 50000ULL     /* 20,000 a second */
+#define SK_TELEMETRY_BURST_NS 100000000ULL /* 2,000 at once */
+#define SK_VIOLATIONS_PER_SECOND 100
+
+int case_settle(struct sk_case *c);
+/* The same for a refusal by another lock: counted and rated, nothing else. */
+int refused_settle(struct sk_case *c);
+
+/* Slot, policy and condemnation. A label of a sandbox that is gone, or a slot that is not live,
+ * leaves no policy: everything denied. */
+static __always_inline void case_slot(struct sk_case *c) {
+    __u32 number = c->slot;
+    struct sk_slot *slot = bpf_map_lookup_elem(&slots, &number);
+    struct sk_state *state = bpf_map_lookup_elem(&states, &number);
+    c->query.policy_index = SK_MAX_POLICIES;
+    c->query.root_dentry = 0;
+    if (!slot || !state || slot->generation != c->generation || slot->state == SK_SLOT_FREE) {
+        count_error(SK_ERROR_SLOT_STALE);
+    } else {
+        c->query.policy_index = *(volatile __u32 *)&slot->policy_index;
+        c->query.root_dentry = slot->root_dentry;
+        if (state->condemned_ns) c->code = SK_CODE_CONDEMNED;
+    }
+}
+
+static __always_inline void case_policy(struct sk_case *c) {
+    void *policy = policy_map(c->query.policy_index);
+    struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
+    if (!head) {
+        count_error(SK_ERROR_POLICY_MISSING);
+        c->policy_id = 0;
+        c->grants = 0;
+        c->policy_flags = 0;
+        if (c->code == SK_CODE_OK) c->code = SK_CODE_NO_POLICY;
+        return;
+    }
+    c->policy_id = head->id;
+    c->grants = head->grants;
+    c->policy_flags = head->flags;
+    c->entered_rule = head->entered;
+}
+
+/* The current task's case, with slot, policy and grants; NULL = in no sandbox. */
+static __always_inline struct sk_case *case_load(__u8 section, __u8 power) {
+    struct sk_task *mine = task_current();
+    if (!mine) return NULL;
+    struct sk_case *c = &mine->scratch;
+    c->slot = mine->label.slot;
+    c->generation = mine->label.generation & SK_GENERATION_MASK;
+    c->entered = mine->label.generation & SK_LABEL_UNJUDGED;
+    c->query.path_hash = 0;
+    c->section = section;
+    c->power = power;
+    c->code = SK_CODE_OK;
+    c->op = 0;
+    c->role = 0;
+    c->flags = 0;
+    c->ring = SK_RING_NONE;
+    c->by = backend;
+    c->lock = SK_LOCK_BPF;
+    case_slot(c);
+    case_policy(c);
+    return c;
+}
+
+/* The same, but a task that came from outside is not judged before its next execve. */
+static __always_inline struct sk_case *case_open(__u8 section, __u8 power) {
+    struct sk_case *c = case_load(section, power);
+    return c && (!c->entered || c->code != SK_CODE_OK) ? c : NULL;
+}
+
+static __always_inline bool case_granted(const struct sk_case *c, __u32 grant) {
+    return c->grants & (1ULL << grant);
+}
+
+/* Signals the caller as settled; the result of an LSM hook. */
+static __always_inline int case_finish(struct sk_case *c) {
+    if (c->kill) count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
+    return c->refuse ? -1 /* -EPERM */ : 0;
+}

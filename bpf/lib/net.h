@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+#pragma once
+#include "bpf/lib/object.h"
+#include "bpf/lib/reserve.h"
+#include "bpf/wire/net.h"
+
+#define AF_UNSPEC 0
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define AF_NETLINK 16
+#define SOCK_STREAM 1
+#define SOCK_DGRAM 2
+#define SOCK_RAW 3
+#define SOCK_PACKET 10
+#define IPPROTO_ICMP 1
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define IPPROTO_ICMPV6 58
+#define IPPROTO_SCTP 132
+#define IPPROTO_MPTCP 262
+#define NETLINK_ROUTE 0
+
+/* An address as judged: IPv4 in lo, host order; IPv6 as two host-order words. */
+struct sk_address {
+    __u64 hi;
+    __u64 lo;
+    __u16 family; /* AF_INET or AF_INET6; a mapped address is AF_INET */
+    __u16 port;   /* host order */
+    __u8 mapped;
+    __u8 pad[3];
+};
+
+int net_report(struct sk_case *c, struct sk_address *address, __u64 cookie, __u64 type_protocol);
+
+static __always_inline void address4(struct sk_address *out, __u32 ip_be, __u32 port_be) {
+    out->hi = 0;
+    out->lo = __builtin_bswap32(ip_be);
+    out->family = AF_INET;
+    out->port = __builtin_bswap16(port_be);
+    out->mapped = 0;
+}
+
+/* ::ffff:a.b.c.d is judged as the IPv4 address that the kernel will use. */
+static __always_inline void address6(struct sk_address *out, __u32 w0, __u32 w1, __u32 w2, __u32 w3, __u32 port_be) {
+    if (w0 == 0 && w1 == 0 && w2 == __builtin_bswap32(0x0000ffff)) {
+        address4(out, w3, port_be);
+        out->mapped = 1;
+        return;
+    }
+    out->hi = ((__u64)__builtin_bswap32(w0) << 32) | __builtin_bswap32(w1);
+    out->lo = ((__u64)__builtin_bswap32(w2) << 32) | __builtin_bswap32(w3);
+    out->family = AF_INET6;
+    out->port = __builtin_bswap16(port_be);
+    out->mapped = 0;
+}
+
+/* The caller's effective uid as seen inside the sandbox: launched ones have no user namespace of
+ * their own, so the initial one's number is it. */
+static __always_inline __u64 net_uid(struct task_struct *task) { return BPF_CORE_READ(task, cred, euid.val); }
+
+/* 1 = let the call go on, 0 = EPERM: the results of a cgroup program. */
+static __always_inline int net_settle(struct sk_case *c, struct sk_address *address, __u64 cookie,
+                                      __u64 type_protocol) {
+    case_settle(c);
+    if (c->ring) net_report(c, address, cookie, type_protocol);
+    return case_finish(c) ? 0 : 1;
+}
+
+static __always_inline __u64 type_protocol(__u32 type, __u32 protocol) {
+    return ((__u64)type << 32) | protocol;
+}
+
+/* The sandbox's socket families: inet TCP, UDP, MPTCP; unix; netlink route. The rest needs a grant,
+ * by name where it has one. */
+static __always_inline __u32 socket_grant(__u32 family, __u32 type, __u32 protocol) {
+    type &= 0xf;
+    if (family == AF_UNIX) return ~0U;
+    if (family == AF_NETLINK) return protocol == NETLINK_ROUTE ? ~0U : SK_GRANT_NETLINK;
+    if (family == 17) return SK_GRANT_PACKET_SOCKET;
+    if (family == 38) return SK_GRANT_AF_ALG;
+    if (family == 40) return SK_GRANT_VSOCK;
+    if (family != AF_INET && family != AF_INET6) return SK_GRANT_OTHER_SOCKET;
+    if (type == SOCK_RAW) return SK_GRANT_RAW_SOCKET;
+    if (type == SOCK_PACKET) return SK_GRANT_PACKET_SOCKET;
+    if (type == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP)) return ~0U;
+    if (type == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP)) return ~0U;
+    if (protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6) return SK_GRANT_PING_SOCKET;
+    if (protocol == IPPROTO_SCTP) return SK_GRANT_SCTP;
+    return SK_GRANT_OTHER_SOCKET;
+}

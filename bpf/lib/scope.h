@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* Whose task is this? The label answers; where there is none, the task's cgroup. */
+#pragma once
+#include "bpf/lib/errors.h"
+
+static __always_inline struct sk_config *config_get(void) {
+    __u32 zero = 0;
+    return bpf_map_lookup_elem(&config, &zero);
+}
+
+static __always_inline __u64 cgroup_id_of(struct cgroup *cgroup) { return cgroup->kn->id; }
+
+/* The slot of the sandbox at or above this cgroup; 0 = none. */
+static __always_inline __u32 slot_of_cgroup(struct cgroup *cgroup, __u64 levels) {
+    __u32 depth = cgroup->level;
+    if (!(levels & ((2ULL << (depth & 63)) - 1))) return 0;
+    for (__u32 level = 1; level <= SK_MAX_CGROUP_LEVEL; level++) {
+        if (level > depth) break;
+        if (!(levels & (1ULL << level))) continue;
+        struct cgroup *ancestor = NULL;
+        if (bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level])) return 0;
+        __u64 id = BPF_CORE_READ(ancestor, kn, id);
+        __u32 *slot = bpf_map_lookup_elem(&cgroups, &id);
+        if (slot) return *slot;
+    }
+    return 0;
+}
+
+/* Labels a task; NULL when there is no memory. */
+static __always_inline struct sk_task *task_label(struct task_struct *task, __u32 slot, __u32 generation) {
+    struct sk_task *mine = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    if (!mine) {
+        count_error(SK_ERROR_LABEL_STORAGE);
+        return NULL;
+    }
+    mine->label.generation = generation;
+    mine->label.slot = slot;
+    return mine;
+}
+
+/* A task below a sandbox's cgroup that carries no label came from outside: it gets one now. */
+static __always_inline struct sk_task *task_by_cgroup(struct task_struct *task) {
+    struct sk_config *conf = config_get();
+    if (!conf || !conf->live_slots) return NULL;
+    __u32 number = slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels);
+    struct sk_slot *slot = number ? bpf_map_lookup_elem(&slots, &number) : NULL;
+    if (!slot) return NULL;
+    struct sk_task *mine = task_label(task, number, slot->generation | SK_LABEL_ENTERED);
+    struct sk_state *state = bpf_map_lookup_elem(&states, &number);
+    if (mine && state)
+        __sync_fetch_and_add(&state->tasks, 1);
+    else
+        bpf_send_signal(9); /* an unlabelled task could not be judged */
+    return mine;
+}
+
+/* The current task's label and scratch; NULL = in no sandbox. */
+static __always_inline struct sk_task *task_current(void) {
+    struct task_struct *task = bpf_get_current_task_btf();
+    struct sk_task *mine = bpf_task_storage_get(&tasks, task, NULL, 0);
+    if (mine && mine->label.slot) return mine;
+    return task_by_cgroup(task);
+}
