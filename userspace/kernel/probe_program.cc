@@ -6,20 +6,22 @@
 #include <linux/bpf.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "userspace/base/errno.h"
 #include "userspace/kernel/probe_parts.h"
 
 namespace stockade::kernel::probe {
 namespace {
 
-// Since 6.7 (859051dd165e); Debian 12's headers do not have it.
-constexpr bpf_attach_type kCgroupUnixConnect = static_cast<bpf_attach_type>(48);
+// BPF_CGROUP_UNIX_CONNECT and _SENDMSG, since 6.7 (859051dd165e): not in the headers of 6.1.
+constexpr int kCgroupUnixConnect = 49;
+constexpr int kCgroupUnixSendmsg = 50;
 // Objects of the probe carry this prefix, so that a test can look for what is left.
 constexpr char kName[] = "skc_probe";
 // Enough for the verdict on programs of a dozen instructions.
@@ -72,8 +74,6 @@ constexpr Kind kLsm{BPF_PROG_TYPE_LSM, BPF_LSM_MAC, "bpf_lsm_file_open"};
 // The attach point must be one that works on a socket or on current; its result 1 = allow.
 constexpr Kind kLsmCgroup{BPF_PROG_TYPE_LSM, BPF_LSM_CGROUP, "bpf_lsm_socket_create",
                           BTF_KIND_FUNC, 1};
-constexpr Kind kUnixAddr{BPF_PROG_TYPE_CGROUP_SOCK_ADDR, kCgroupUnixConnect, nullptr,
-                         BTF_KIND_FUNC, 1};
 constexpr Kind kConnect4{BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT, nullptr,
                          BTF_KIND_FUNC, 1};
 constexpr Kind kSockCreate{BPF_PROG_TYPE_CGROUP_SOCK, BPF_CGROUP_INET_SOCK_CREATE, nullptr,
@@ -191,22 +191,30 @@ void FillTaskStorage(const Loader& loader, ProbeReport& report) {
         loader.Load(kConnect4, UseTaskStorage(map->get())));
 }
 
-Status LoadSockAddr(const Loader& loader) {
-    struct Point {
-        bpf_attach_type type;
-        const char* name;
-    };
-    constexpr Point kPoints[] = {
-        {BPF_CGROUP_INET4_CONNECT, "connect4"}, {BPF_CGROUP_INET6_CONNECT, "connect6"},
-        {BPF_CGROUP_UDP4_SENDMSG, "sendmsg4"},  {BPF_CGROUP_UDP6_SENDMSG, "sendmsg6"},
-        {BPF_CGROUP_INET4_BIND, "bind4"},       {BPF_CGROUP_INET6_BIND, "bind6"},
-    };
-    for (const Point& point : kPoints) {
+struct Point {
+    int type;
+    const char* name;
+};
+
+Status LoadSockAddr(const Loader& loader, std::span<const Point> points) {
+    for (const Point& point : points) {
         Kind kind = kConnect4;
         kind.attach_type = point.type;
         SK_RETURN_IF_ERROR(Annotate(loader.Load(kind, {}), point.name));
     }
     return absl::OkStatus();
+}
+
+void FillSockAddr(const Loader& loader, ProbeReport& report) {
+    constexpr Point kInet[] = {
+        {BPF_CGROUP_INET4_CONNECT, "connect4"}, {BPF_CGROUP_INET6_CONNECT, "connect6"},
+        {BPF_CGROUP_UDP4_SENDMSG, "sendmsg4"},  {BPF_CGROUP_UDP6_SENDMSG, "sendmsg6"},
+        {BPF_CGROUP_INET4_BIND, "bind4"},       {BPF_CGROUP_INET6_BIND, "bind6"},
+    };
+    constexpr Point kUnix[] = {{kCgroupUnixConnect, "connect_unix"},
+                               {kCgroupUnixSendmsg, "sendmsg_unix"}};
+    Set(report, Feature::PROG_SOCK_ADDR, LoadSockAddr(loader, kInet));
+    Set(report, Feature::PROG_UNIX_ADDR, LoadSockAddr(loader, kUnix));
 }
 
 void FillMaps(ProbeReport& report) {
@@ -272,8 +280,7 @@ void FillPrograms(ProbeReport& report) {
     Set(report, Feature::PROG_TP_BTF, loader.Load(kTpBtf, {}));
     Set(report, Feature::PROG_ITER_TASK, loader.Load(kIterTask, {}));
     Set(report, Feature::PROG_SYSCALL, loader.Load(kSyscall, {}));
-    Set(report, Feature::PROG_SOCK_ADDR, LoadSockAddr(loader));
-    Set(report, Feature::PROG_UNIX_ADDR, loader.Load(kUnixAddr, {}));
+    FillSockAddr(loader, report);
     Set(report, Feature::PROG_SOCK_CREATE, loader.Load(kSockCreate, {}));
     Set(report, Feature::PROG_CGROUP_SKB, loader.Load(kSkb, {}));
     Set(report, Feature::PROG_LSM, loader.Load(kLsm, {}));

@@ -1,0 +1,123 @@
+#include "userspace/cmd/doctor_command.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/wire/record.h"
+#include "userspace/base/fd.h"
+#include "userspace/base/log.h"
+#include "userspace/cmd/doctor_report.h"
+#include "userspace/kernel/probe_pins.h"
+
+namespace stockade {
+namespace {
+
+constexpr int kFailed = 125;
+
+struct Flags {
+    std::string output = "text";
+    std::vector<std::string> require;
+    bool clean = false;
+    std::string pin_dir = "/sys/fs/bpf/stockade";
+    std::string agent_socket = "/run/stockade/agent.sock";
+};
+
+bool WantsColours() {
+    const char* term = std::getenv("TERM");
+    return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr && term != nullptr &&
+           std::strcmp(term, "dumb") != 0;
+}
+
+bool AgentAnswers(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path)) return false;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    for (int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+        Fd fd(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+        if (fd.ok() && connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int Clean(const Flags& flags) {
+    auto stale = kernel::FindStalePins(flags.pin_dir, SK_RECORD_ABI);
+    if (!stale.ok()) {
+        LogError("doctor --clean: ", stale.status().message());
+        return kFailed;
+    }
+    if (!stale->empty() && AgentAnswers(flags.agent_socket)) {
+        LogError("doctor --clean: an agent runs on ", flags.agent_socket, ": stop it first");
+        return kFailed;
+    }
+    Status removed = stale->empty() ? absl::OkStatus()
+                                    : kernel::RemoveStalePins(flags.pin_dir, *stale);
+    if (!removed.ok()) {
+        LogError("doctor --clean: ", removed.message());
+        return kFailed;
+    }
+    std::string out;
+    for (const auto& one : *stale) {
+        absl::StrAppend(&out, "removed ", flags.pin_dir, "/", one.name, ", ", one.reason, "\n");
+    }
+    if (out.empty()) out = absl::StrCat("nothing stale in ", flags.pin_dir, "\n");
+    return WriteAll(STDOUT_FILENO, out).ok() ? 0 : kFailed;
+}
+
+int Doctor(const Flags& flags) {
+    if (flags.clean) return Clean(flags);
+    auto report = kernel::Probe({});
+    if (!report.ok()) {
+        LogError("doctor: ", report.status().message());
+        return kFailed;
+    }
+    Diagnosis diagnosis = Diagnose(*std::move(report), flags.require);
+    std::string out = flags.output == "json" ? DoctorJson(diagnosis)
+                                             : DoctorText(diagnosis, WantsColours());
+    if (!WriteAll(STDOUT_FILENO, out).ok()) return kFailed;
+    return ExitCodeOf(diagnosis);
+}
+
+std::vector<std::string> Requirable() {
+    std::vector<std::string> names = {"lsm", "signal"};
+    for (size_t i = 0; i < model::kFeatureCount; ++i) {
+        names.emplace_back(InfoOf(static_cast<model::Feature>(i)).name);
+    }
+    return names;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& app, int& exit_code) {
+    auto flags = std::make_shared<Flags>();  // lives as long as the callback below
+    CLI::App* doctor = app.add_subcommand(
+        "doctor", "What this host can enforce, what it can only see, and how to get more");
+    doctor->add_option("-o,--output", flags->output, "text or json")
+        ->check(CLI::IsMember({"text", "json"}));
+    doctor
+        ->add_option("--require", flags->require,
+                     "exit 1 unless this is there: lsm, signal or a feature of the table")
+        ->check(CLI::Validator(
+            [names = Requirable()](std::string& name) {
+                return std::find(names.begin(), names.end(), name) != names.end()
+                           ? std::string()
+                           : absl::StrCat("unknown: ", name, " (lsm, signal or a feature's name)");
+            },
+            "NAME"));
+    doctor->add_flag("--clean", flags->clean,
+                     "remove pins of another version's abi and unfinished ones");
+    doctor->add_option("--pin-dir", flags->pin_dir, "where the agent pins")->group("");
+    doctor->add_option("--agent-socket", flags->agent_socket, "the agent's socket")->group("");
+    doctor->callback([flags, &exit_code] { exit_code = Doctor(*flags); });
+}
+
+}  // namespace stockade
