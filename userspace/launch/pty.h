@@ -3,7 +3,6 @@
 
 #include <termios.h>
 
-#include <optional>
 #include <string>
 
 #include "userspace/base/fd.h"
@@ -31,12 +30,12 @@ Status ForwardWindowSize(int from_tty, int master);
 // Moves bytes both ways. All descriptors are borrowed.
 //
 //   PtyRelay relay(in_tty, out_tty, sandbox->master());
-//   while (!relay.done()) { poll(relay.fds..., your own ...); relay.Step(); }
-// or, with a descriptor that becomes readable when the sandbox has ended: relay.Run(pidfd).
+//   SK_RETURN_IF_ERROR(relay.Run(sandbox->pidfd()));
 class PtyRelay {
   public:
     PtyRelay(int in_fd, int out_fd, int master);
     // Blocks until the master hangs up, or until `stop_fd` is readable and the master is drained.
+    // Until the sandbox is released its end is held open by the init: start this after Release.
     // SIGWINCH is the caller's: call ForwardWindowSize from wherever it takes signals.
     Status Run(int stop_fd);
 

@@ -1,0 +1,121 @@
+// The code of the sandbox's first task, between clone3 and the command's execve.
+//
+// It runs in a copy of the launcher's memory, perhaps made while another thread held a lock of
+// the allocator: so it allocates nothing, throws nothing and calls nothing but system calls. All
+// that it needs is laid out beforehand in a ChildPlan, whose pointers stay valid in the copy.
+#pragma once
+
+#include <linux/filter.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace stockade::launch {
+
+// Every step that can fail, with the words for its message.
+#define SK_CHILD_STEPS(X)                                    \
+    X(kNone, "nothing")                                      \
+    X(kDescriptors, "arrange descriptors")                   \
+    X(kCgroupNamespace, "unshare the cgroup namespace")      \
+    X(kHostName, "set the host name")                        \
+    X(kLoopback, "bring up the loopback device")             \
+    X(kPrivateMounts, "make mounts private")                 \
+    X(kAttachRoot, "attach the root")                        \
+    X(kAttachMount, "attach a mount")                        \
+    X(kProc, "mount /proc")                                  \
+    X(kPivot, "pivot_root")                                  \
+    X(kDetachOld, "detach the host's root")                  \
+    X(kMask, "mask a path of /proc")                         \
+    X(kSession, "make a session")                            \
+    X(kRlimit, "set a resource limit")                       \
+    X(kCapabilities, "drop capabilities")                    \
+    X(kIds, "take the sandbox's uid and gid")                \
+    X(kKeyring, "join a new session keyring")                \
+    X(kNoNewPrivileges, "set no_new_privs")                  \
+    X(kParentDeath, "tie to the launcher's life")            \
+    X(kWorkingDirectory, "enter the working directory")      \
+    X(kLandlockRuleset, "make the landlock ruleset")         \
+    X(kLandlockRule, "add a landlock rule")                  \
+    X(kSignals, "arrange signals")                           \
+    X(kFork, "fork the command")                             \
+    X(kTerminal, "take the controlling terminal")            \
+    X(kLandlock, "landlock")                                 \
+    X(kSeccomp, "seccomp")                                   \
+    X(kExecve, "execve")
+
+enum ChildStep : int32_t {
+#define X(name, words) name,
+    SK_CHILD_STEPS(X)
+#undef X
+};
+const char* ChildStepName(int32_t step);
+
+// What the init writes to its status pipe, and the command (on failure only) to its exec pipe.
+struct ChildMessage {
+    enum Kind : int32_t { kFailed = 1, kReady = 2, kExited = 3 };
+    int32_t kind;
+    int32_t step;   // kFailed: ChildStep
+    int32_t error;  // kFailed: errno; kExited: wait status
+    int32_t index;  // kFailed: which row of the plan
+};
+
+// One byte on the go pipe: release, or the number of a signal for the command.
+inline constexpr unsigned char kGoRelease = 0;
+
+struct ChildMount {
+    int fd;
+    const char* target;  // relative to the root, no leading slash
+};
+struct ChildLandlockRule {
+    const char* path;
+    uint64_t access_any;   // what the rule grants below a directory
+    uint64_t access_file;  // ... to a single file
+};
+struct ChildRlimit {
+    int resource;
+    rlimit limit;
+};
+
+struct ChildPlan {
+    const char* host_name;
+    int root_fd;
+    const ChildMount* mounts;
+    size_t mount_count;
+    int stdio[3];
+    bool tty;
+    int go_fd, status_fd, exec_fd;  // read, write, write
+    uid_t uid;
+    gid_t gid;
+    const ChildRlimit* rlimits;
+    size_t rlimit_count;
+    const char* cwd;
+    uint64_t landlock_fs;      // 0 and scoped 0 = no landlock
+    uint64_t landlock_scoped;
+    int landlock_abi;
+    const ChildLandlockRule* landlock_rules;
+    size_t landlock_count;
+    sock_fprog floor;
+    sock_fprog profile;
+    const char* const* candidates;  // paths to try for argv[0], null-terminated
+    char* const* argv;
+    char* const* envp;
+};
+
+struct StepError {
+    ChildStep step = kNone;
+    int error = 0;
+    int index = 0;
+    bool ok() const { return step == kNone; }
+};
+
+[[noreturn]] void RunChild(const ChildPlan& plan);
+
+// The stages of RunChild.
+StepError EnterRoot(const ChildPlan& plan);         // child_root.cc
+StepError MaskProc();                               // child_root.cc
+StepError DropPrivileges(const ChildPlan& plan);    // child_lock.cc
+StepError MakeRuleset(const ChildPlan& plan, int* ruleset);  // child_lock.cc; -1 = none
+
+}  // namespace stockade::launch

@@ -1,0 +1,207 @@
+#include "userspace/launch/native.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+#include "userspace/launch/child_process.h"
+#include "userspace/launch/network.h"
+#include "userspace/launch/native_check.h"
+#include "userspace/launch/root.h"
+
+namespace stockade::launch {
+namespace {
+
+constexpr int kFailedStartKillMs = 5000;
+constexpr int kKilledStatus = 128 + SIGKILL;
+
+int ShellStatus(int wait_status) {
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+int ExecStatus(const ChildMessage& message) {
+    if (message.step != kExecve) return 125;
+    return message.error == ENOENT ? 127 : 126;
+}
+
+class NativeSandboxImpl : public NativeSandbox {
+  public:
+    explicit NativeSandboxImpl(NativeSpec spec) : spec_(std::move(spec)) {}
+    ~NativeSandboxImpl() override { (void)Destroy(kFailedStartKillMs); }
+
+    Status Start();
+    pid_t pid() const override { return child_.pid; }
+    int pidfd() const override { return child_.pidfd.get(); }
+    int master() const override { return tree_.master.get(); }
+    InKind in_kind() const override { return tree_.in_kind; }
+    int landlock_abi() const override { return landlock_abi_; }
+    int out_fd() const override { return tree_.out.get(); }
+    std::string host_address() const override { return slot_.host_address; }
+    StatusOr<ExecResult> Release() override;
+    Status Signal(int signo) override;
+    StatusOr<int> Wait() override;
+    StatusOr<DestroyReport> Destroy(int timeout_ms) override;
+
+  private:
+    Status Go(unsigned char order);
+    void ReadExit();
+    void ReapInit();
+    Status CloseNetwork();
+
+    NativeSpec spec_;
+    RootTree tree_;
+    ChildProcess child_;
+    NetworkSlot slot_;
+    std::unique_ptr<HostForwarder> forwarder_;
+    int landlock_abi_ = 0;
+    std::mutex go_mutex_;  // Signal comes from any thread
+    std::optional<int> exit_status_;
+    bool reaped_ = false;
+    std::optional<DestroyReport> destroyed_;
+    DestroyReport report_;
+};
+
+Status NativeSandboxImpl::Start() {
+    landlock_abi_ = LandlockAbi();
+    if (spec_.egress == Egress::kVeth) {
+        SK_ASSIGN_OR_RETURN(slot_, TakeNetworkSlot());
+    }
+    SK_ASSIGN_OR_RETURN(tree_, BuildRoot(spec_, spec_.egress_dns ? slot_.host_address : ""));
+    SK_ASSIGN_OR_RETURN(child_, StartChild(spec_, tree_, landlock_abi_));
+    Status ready = WaitReady(child_, tree_);
+    // Only the sandbox needs them from here on: its namespace holds them.
+    tree_.root.Reset();
+    tree_.terminal.Reset();
+    tree_.mounts.clear();
+    spec_.in.Reset();
+    spec_.rootfs.Reset();
+    spec_.binds.clear();
+    SK_RETURN_IF_ERROR(ready);
+    if (slot_.ok()) SK_RETURN_IF_ERROR(ConnectNetwork(slot_, child_.pidfd.get(), spec_.egress_dns));
+    if (!spec_.host_ports.empty()) {
+        SK_ASSIGN_OR_RETURN(forwarder_, HostForwarder::Create(child_.pidfd.get(), spec_.host_ports));
+    }
+    return absl::OkStatus();
+}
+
+Status NativeSandboxImpl::Go(unsigned char order) {
+    std::lock_guard<std::mutex> lock(go_mutex_);
+    if (!child_.go.ok()) return absl::FailedPreconditionError("the sandbox has been destroyed");
+    ssize_t n;
+    do {
+        n = write(child_.go.get(), &order, 1);
+    } while (n < 0 && errno == EINTR);
+    return n == 1 ? absl::OkStatus() : ErrnoStatus(errno, "order the sandbox's init");
+}
+
+StatusOr<ExecResult> NativeSandboxImpl::Release() {
+    SK_RETURN_IF_ERROR(Go(kGoRelease));
+    ChildMessage message{};
+    SK_ASSIGN_OR_RETURN(bool some, ReadMessage(child_.exec.get(), &message));
+    child_.exec.Reset();
+    ExecResult result;
+    if (some) {
+        result.error = message.error;
+        result.stage = ChildStepName(message.step);
+        result.exit_status = ExecStatus(message);
+        return result;
+    }
+    // End of file is a successful execve, or the death of all who could have written.
+    pollfd p{child_.pidfd.get(), POLLIN, 0};
+    result.started = true;
+    if (poll(&p, 1, 0) == 1) {
+        ReadExit();
+        if (exit_status_ == kKilledStatus) result.started = false;
+        result.exit_status = result.started ? 0 : kKilledStatus;
+        if (!result.started) result.stage = "killed";
+    }
+    return result;
+}
+
+Status NativeSandboxImpl::Signal(int signo) {
+    if (signo <= 0 || signo > 64) return absl::InvalidArgumentError("no such signal");
+    return Go(static_cast<unsigned char>(signo));
+}
+
+// After the end of the init: what it had to say of the command.
+void NativeSandboxImpl::ReadExit() {
+    if (exit_status_.has_value()) return;
+    exit_status_ = kKilledStatus;
+    ChildMessage message{};
+    for (;;) {
+        auto some = ReadMessage(child_.status.get(), &message);
+        if (!some.ok() || !*some) return;
+        if (message.kind == ChildMessage::kExited) exit_status_ = ShellStatus(message.error);
+    }
+}
+
+StatusOr<int> NativeSandboxImpl::Wait() {
+    if (exit_status_.has_value()) return *exit_status_;
+    pollfd p{child_.pidfd.get(), POLLIN, 0};
+    while (poll(&p, 1, -1) < 0) {
+        if (errno != EINTR) return ErrnoStatus(errno, "wait for the sandbox");
+    }
+    ReadExit();
+    ReapInit();
+    return *exit_status_;
+}
+
+void NativeSandboxImpl::ReapInit() {
+    if (reaped_ || child_.pid < 0) return;
+    while (waitpid(child_.pid, nullptr, 0) < 0) {
+        if (errno != EINTR) break;  // ECHILD: the launcher ignores SIGCHLD, so nobody stays
+    }
+    reaped_ = true;
+}
+
+Status NativeSandboxImpl::CloseNetwork() {
+    forwarder_.reset();
+    return slot_.ok() ? DisconnectNetwork(slot_) : absl::OkStatus();
+}
+
+StatusOr<DestroyReport> NativeSandboxImpl::Destroy(int timeout_ms) {
+    if (destroyed_.has_value()) return *destroyed_;
+    {
+        std::lock_guard<std::mutex> lock(go_mutex_);
+        child_.go.Reset();
+    }
+    if (report_.kill_ns == 0) report_.kill_ns = BootNow();
+    if (spec_.cgroup.dir.ok()) SK_RETURN_IF_ERROR(KillCgroup(spec_.cgroup.dir, timeout_ms));
+    report_.empty_ns = BootNow();
+    if (child_.pid >= 0) {
+        ReapInit();
+        ReadExit();
+    }
+    SK_RETURN_IF_ERROR(CloseNetwork());
+    if (spec_.cgroup.parent.ok()) {
+        SK_RETURN_IF_ERROR(RemoveCgroup(spec_.cgroup.parent, spec_.cgroup.name));
+        spec_.cgroup.dir.Reset();
+        spec_.cgroup.parent.Reset();
+    }
+    report_.removed_ns = BootNow();
+    destroyed_ = report_;
+    return report_;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<NativeSandbox>> NativeSandbox::Create(NativeSpec spec) {
+    Status valid = CheckSpec(spec);
+    auto sandbox = std::make_unique<NativeSandboxImpl>(std::move(spec));
+    Status status = valid.ok() ? sandbox->Start() : valid;
+    if (status.ok()) return std::unique_ptr<NativeSandbox>(std::move(sandbox));
+    auto destroyed = sandbox->Destroy(kFailedStartKillMs);
+    if (destroyed.ok()) return status;
+    return Status(status.code(), absl::StrCat(status.message(), "; and then: ",
+                                              destroyed.status().message()));
+}
+
+}  // namespace stockade::launch
