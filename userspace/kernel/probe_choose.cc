@@ -26,6 +26,12 @@ bool Needs(Backend backend, Need need) {
 const char* Name(Backend backend) { return backend == Backend::kLsm ? "lsm" : "signal"; }
 
 Status Refusal(const ProbeReport& report, Backend backend, const std::vector<Feature>& missing) {
+    // Without them the kernel refuses every other question too, which would name them all.
+    if (!report.has(Feature::CAPABILITIES)) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("not enough privilege (", report.at(Feature::CAPABILITIES).reason,
+                         "): run as root; what else is missing can only be told then"));
+    }
     std::vector<std::string> parts;
     for (Feature feature : missing) {
         const FeatureState& state = report.at(feature);

@@ -132,7 +132,7 @@ class Loader {
         int error = errno;
         std::string word = LastWord(log.data());
         // Seen on a vendor's kernel: some types are refused to root, BTF and all.
-        if (word.empty() && error == EPERM) word = "the kernel lists it, and refuses it";
+        if (word.empty() && error == EPERM) word = "refused, though BTF has what it needs";
         return ErrnoStatus(error, absl::StrCat("load", word.empty() ? "" : ": ", word));
     }
 

@@ -64,6 +64,16 @@ TEST(ChooseTest, EveryMissingFeatureIsNamedInOneLine) {
     EXPECT_THAT(message, Not(HasSubstr("\n")));
 }
 
+TEST(ChooseTest, LackOfPrivilegeIsSaidAloneBecauseItHidesTheRest) {
+    ProbeReport report = Full();
+    Remove(report, Feature::CAPABILITIES, "lacks CAP_BPF");
+    Remove(report, Feature::MAP_RINGBUF, "EPERM");
+    std::string message(Choose(report, Backend::kAuto).status().message());
+    EXPECT_THAT(message, HasSubstr("lacks CAP_BPF"));
+    EXPECT_THAT(message, HasSubstr("run as root"));
+    EXPECT_THAT(message, Not(HasSubstr("ringbuf")));
+}
+
 TEST(ChooseTest, SignalNeedsItsOwnCanaryAndLsmDoesNot) {
     ProbeReport report = Full();
     Remove(report, Feature::CANARY_EXEC, "not killed");
