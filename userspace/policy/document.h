@@ -135,7 +135,8 @@ struct SandboxPolicy {
     std::optional<sk_verdict> entered; // DENY, OBSERVE, ALLOW (= enforce)
     std::array<std::optional<sk_record>, SK_SECTION_SLOTS> record;
     std::vector<TestCase> tests;
-    bool builtin = false; // its sections do not count as present in what extends it
+    // The base: what it allows does not make a section present in the policy that extends it.
+    bool builtin = false;
 };
 
 // One path pattern with the operations that it allows or denies.

@@ -1,0 +1,49 @@
+// `extends` folded in, and one policy as the ceiling of another.
+//
+//   PolicyLibrary library;
+//   library.Add(std::move(parsed.policies), diagnostics);
+//   SK_ASSIGN_OR_RETURN(ResolvedPolicy policy, library.Resolve("python-tool"));
+//
+// Folding: lists are joined; a single value of the policy itself wins over one of its bases, a
+// later base over an earlier. For `violation`, a value for the whole policy counts as one for
+// each section that the same document does not set. Labels and tests are never inherited.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "userspace/base/status.h"
+#include "userspace/policy/document.h"
+
+namespace stockade::policy {
+
+// A chain of policies that build on one another; real ones have two or three.
+inline constexpr size_t kMaxExtends = 32;
+
+class PolicyLibrary {
+  public:
+    PolicyLibrary(); // with the built-in policies
+
+    // A built-in name is taken only with the built-in's own meaning; a name that is there
+    // already is an error.
+    void Add(std::vector<SandboxPolicy> policies, std::vector<Diagnostic>& diagnostics);
+
+    bool Has(const std::string& name) const { return policies_.count(name) != 0; }
+    const SandboxPolicy* Find(const std::string& name) const;
+    std::vector<std::string> Names() const; // built-in ones included
+
+    // kNotFound for the name itself; kInvalidArgument for what it extends (unknown, cycle).
+    StatusOr<ResolvedPolicy> Resolve(const std::string& name) const;
+    // As above, with the position of each error.
+    std::optional<ResolvedPolicy> Resolve(const std::string& name, std::vector<Diagnostic>& diagnostics) const;
+
+  private:
+    std::map<std::string, SandboxPolicy> policies_;
+};
+
+// What both allow: allows intersect, denies join, the stricter single value wins. The result is
+// named after the tenant's policy. Intersect again to stack more ceilings.
+ResolvedPolicy Intersect(const ResolvedPolicy& ceiling, const ResolvedPolicy& tenant);
+
+}  // namespace stockade::policy
