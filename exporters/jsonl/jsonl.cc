@@ -218,7 +218,9 @@ StatusOr<std::unique_ptr<Exporter>> MakeJsonl(const ExporterOptions& options) {
         SK_ASSIGN_OR_RETURN(Fd out, Fd::Dup(STDOUT_FILENO));
         return MakeJsonlFd(std::move(out), "standard output", jsonl);
     }
-    SK_ASSIGN_OR_RETURN(Fd out, Fd::Open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, 0600));
+    // Non-blocking: a FIFO without a reader is an error now and not an agent that hangs.
+    SK_ASSIGN_OR_RETURN(
+        Fd out, Fd::Open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK, 0600));
     return MakeJsonlFd(std::move(out), path, jsonl);
 }
 

@@ -64,6 +64,7 @@ class Decoder {
 
     // After the wall clock was stepped. Any thread.
     void set_wall_offset_ns(uint64_t offset) { wall_offset_ns_.store(offset); }
+    uint64_t wall_offset_ns() const { return wall_offset_ns_.load(std::memory_order_relaxed); }
     // Any thread.
     uint64_t count(Reason reason) const {
         return counts_[static_cast<size_t>(reason)].load(std::memory_order_relaxed);

@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,11 +17,11 @@ namespace stockade::pipeline {
 class ExportQueue {
   public:
     struct Options {
-        // Events that wait for the exporter. Beyond it telemetry is dropped.
-        size_t max_events = 16384;
+        // Events that wait for the exporter, at about 2 KB: 16 MB. Beyond it telemetry is dropped.
+        size_t max_events = 8192;
         // Room beyond max_events that only violations, lifecycle, lost, findings and summaries
         // may use: telemetry goes first.
-        size_t reserve = 4096;
+        size_t reserve = 2048;
     };
     struct Counters {
         uint64_t queued = 0;
@@ -32,19 +31,22 @@ class ExportQueue {
         std::string last_error;
     };
     ExportQueue(std::unique_ptr<exporters::Exporter> exporter, Options options);
-    // Delivers what waits, closes the exporter, joins the thread.
     ~ExportQueue();
 
     // Never blocks. `important`: not plain telemetry.
     void Push(std::shared_ptr<const v1::Event> event, bool important);
-    // Blocks until all that was pushed before is handed to the exporter and flushed.
+    // Blocks until all that was pushed before is handed to the exporter and flushed. The
+    // status is that of the last batch.
     Status Flush();
+    // Delivers what waits, closes the exporter, joins the thread. Push then drops.
+    Status Close();
 
     Counters counters() const;
     const exporters::Exporter& exporter() const { return *exporter_; }
 
   private:
     void Run();
+    void Note(const Status& status);  // mutex_ held
 
     const Options options_;
     std::unique_ptr<exporters::Exporter> exporter_;  // used by thread_ alone, but counters()
@@ -52,11 +54,14 @@ class ExportQueue {
     std::condition_variable work_;
     std::condition_variable idle_;
     std::deque<std::shared_ptr<const v1::Event>> queue_;
+    size_t in_flight_ = 0;  // taken off queue_, not yet through the exporter
     Counters counters_;
     Status flush_status_;
+    Status close_status_;
     uint64_t flush_wanted_ = 0;
     uint64_t flush_done_ = 0;
     bool stop_ = false;
+    bool closed_ = false;
     std::thread thread_;
 };
 

@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "userspace/model/event.pb.h"
 
 namespace stockade::pipeline {
@@ -22,9 +24,9 @@ class Sequencer {
         // The kernel's rate window is a second, its repeat record comes after it.
         uint64_t explain_ns = 2'000'000'000;
         // Events that wait behind a gap, of one sandbox and of all. At about 2 KB: 2 MB and
-        // 32 MB. Beyond it the gap is given up early.
+        // 16 MB. Beyond it the gap is given up early.
         size_t max_waiting = 1024;
-        size_t max_waiting_all = 16384;
+        size_t max_waiting_all = 8192;
     };
     struct Counters {
         uint64_t reordered = 0;  // came before one of a lower number
@@ -34,8 +36,8 @@ class Sequencer {
         uint64_t suppressed = 0; // missing and explained
         uint64_t lost = 0;       // missing and not explained
     };
-    // Events in order; also the `lost` ones, with slot and generation in event.sandbox and the
-    // rest of the envelope copied from the sandbox's last event.
+    // Events in order; also the `lost` ones, which have the sandbox of the others (or slot and
+    // generation alone when there was none) and boot_ns, but neither wall time nor id.
     using Sink = std::function<void(v1::Event&)>;
 
     Sequencer(Options options, Sink sink) : options_(options), sink_(std::move(sink)) {}
@@ -45,36 +47,44 @@ class Sequencer {
     // Takes the event.
     void Add(uint32_t slot, uint32_t generation, std::unique_ptr<v1::Event> event);
     void OnDrained(uint64_t now_boot_ns);
-    // Hands on all that waits, reports what is lost, and forgets the sandbox.
-    void Finish(uint32_t slot, uint32_t generation);
+    // Hands on all that waits, reports what is lost, and forgets the sandbox. `last_seq`: the
+    // last number that was taken (sk_state.seq); 0 = not known, then a loss at the very end
+    // cannot be seen.
+    void Finish(uint32_t slot, uint32_t generation, uint64_t last_seq);
 
     const Counters& counters() const { return counters_; }
     size_t waiting() const { return waiting_all_; }
 
   private:
     struct Stream {
-        uint64_t next = 0;      // the number that is due; 0 = not known yet
+        uint32_t slot = 0;
+        uint32_t generation = 0;
+        v1::Sandbox sandbox;   // of the first event, for `lost` ones
+        std::string node;
+        uint64_t next = 0;     // the number that is due; 0 = not known yet
         std::map<uint64_t, std::unique_ptr<v1::Event>> waiting;
         int gap_drains = 0;       // passes since the present gap was first seen
-        uint64_t gap_since = 0;   // boot ns of the first pass that saw it; 0 = no gap
-        // Numbers given up and not seen since, by ranges [first, last]; bounded.
-        std::map<uint64_t, uint64_t> missing;
-        uint64_t missing_count = 0;
-        uint64_t missing_since = 0;    // boot ns of the oldest unexplained one; 0 = none
-        uint64_t reported = 0;         // of suppressed and lost: no longer in missing_count
+        uint64_t gap_since = 0;   // boot ns of the pass that saw it first; 0 = no gap
+        std::map<uint64_t, uint64_t> missing;  // given up, not seen since: first -> last
+        uint64_t forgotten = 0;        // ranges up to this number were dropped from `missing`
+        uint64_t unexplained = 0;      // numbers given up, neither explained nor reported
+        uint64_t unexplained_since = 0;  // boot ns of the oldest of them
+        uint64_t unexplained_first = 0;
+        uint64_t unexplained_last = 0;
         uint64_t repeats = 0;          // sum of repeat records
         uint64_t suppressed = 0;       // as sk_state says
-        uint64_t explained = 0;        // used up of max(repeats, suppressed)
-        v1::Event last;                // envelope for a lost event
+        uint64_t explained = 0;        // used up of the greater of the two
     };
     using Key = uint64_t;
     static Key KeyOf(uint32_t slot, uint32_t generation) {
         return (uint64_t{generation} << 32) | slot;
     }
 
-    void Deliver(Stream& stream, std::unique_ptr<v1::Event> event);
+    Stream& StreamOf(uint32_t slot, uint32_t generation);
+    void Wait(Stream& stream, uint64_t seq, std::unique_ptr<v1::Event> event);
     void Advance(Stream& stream);
     void GiveUp(Stream& stream);
+    void Miss(Stream& stream, uint64_t first, uint64_t last);
     void Explain(Stream& stream);
     void ReportLost(Stream& stream);
     bool TakeLate(Stream& stream, uint64_t seq);
@@ -85,6 +95,7 @@ class Sequencer {
     uint64_t now_ = 0;
     size_t waiting_all_ = 0;
     absl::flat_hash_map<Key, std::unique_ptr<Stream>> streams_;
+    absl::flat_hash_set<Key> active_;  // streams with a gap or with unexplained numbers
 };
 
 }  // namespace stockade::pipeline

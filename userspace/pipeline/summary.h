@@ -40,7 +40,7 @@ class SummaryTracker {
         uint64_t lost = 0;
         uint64_t suppressed = 0;
     };
-    void AddRefusal(Entry& entry, const v1::Event& event, uint64_t count);
+    void AddRefusal(Entry& entry, const v1::Event& event);
     static v1::Summary Make(const Entry& entry);
 
     const Options options_;

@@ -1,0 +1,127 @@
+#include "userspace/pipeline/summary.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/model/names.h"
+#include "userspace/model/reason.h"
+
+namespace stockade::pipeline {
+
+void SummaryTracker::Add(const v1::Event& event) {
+    const std::string& id = event.sandbox().id();
+    if (id.empty() || event.has_summary()) return;
+    auto it = entries_.find(id);
+    if (it == entries_.end()) {
+        if (entries_.size() >= options_.max_sandboxes) {
+            ++overflowed_;
+            return;
+        }
+        it = entries_.emplace(id, std::make_unique<Entry>()).first;
+    }
+    Entry& entry = *it->second;
+    ++entry.kinds[event.kind()];
+    if (event.has_lost()) entry.lost += event.lost().count();
+    if (event.has_repeat()) {
+        // It says how many, not of what.
+        entry.suppressed += event.repeat().count();
+        if (model::IsRefusal(event)) entry.omitted += event.repeat().count();
+        return;
+    }
+    // A sandbox that is condemned is no refusal of its own: the one that condemned it counts.
+    if (model::IsRefusal(event) && !event.has_lifecycle()) AddRefusal(entry, event);
+}
+
+void SummaryTracker::AddRefusal(Entry& entry, const v1::Event& event) {
+    const auto [it, fresh] = entry.index.try_emplace(
+        {event.code(), model::ObjectOf(event), event.lock()}, entry.refusals.size());
+    if (!fresh) {
+        v1::Refusal& known = entry.refusals[it->second];
+        known.set_count(known.count() + 1);
+        if (model::NumberOf(model::Verdicts(), event.verdict()) >
+            model::NumberOf(model::Verdicts(), known.verdict())) {
+            known.set_verdict(event.verdict());
+        }
+        return;
+    }
+    if (entry.refusals.size() >= options_.max_refusals) {
+        entry.index.erase(it);
+        ++entry.omitted;
+        return;
+    }
+    v1::Refusal& refusal = entry.refusals.emplace_back();
+    refusal.set_code(event.code());
+    refusal.set_reason(event.reason());
+    refusal.set_object(model::ObjectOf(event));
+    refusal.set_section(event.section());
+    refusal.set_verdict(event.verdict());
+    refusal.set_outcome(event.outcome());
+    refusal.set_lock(event.lock());
+    refusal.set_count(1);
+    refusal.set_suggestion(model::Suggestion(event));
+    refusal.set_exe(event.process().exe().empty() ? event.process().comm()
+                                                  : event.process().exe());
+    refusal.set_first_boot_ns(event.boot_ns());
+    refusal.set_dry_run(event.dry_run());
+}
+
+v1::Summary SummaryTracker::Make(const Entry& entry) {
+    v1::Summary summary;
+    for (const auto& [kind, events] : entry.kinds) {
+        v1::KindCount* count = summary.add_kinds();
+        count->set_kind(kind);
+        count->set_events(events);
+    }
+    for (const v1::Refusal& refusal : entry.refusals) *summary.add_refusals() = refusal;
+    summary.set_refusals_omitted(entry.omitted);
+    summary.set_lost(entry.lost);
+    summary.set_suppressed(entry.suppressed);
+    return summary;
+}
+
+v1::Summary SummaryTracker::Peek(const std::string& sandbox_id) const {
+    const auto it = entries_.find(sandbox_id);
+    return it == entries_.end() ? v1::Summary() : Make(*it->second);
+}
+
+v1::Summary SummaryTracker::Take(const std::string& sandbox_id) {
+    v1::Summary summary = Peek(sandbox_id);
+    entries_.erase(sandbox_id);
+    return summary;
+}
+
+void AddSections(const sk_state& state, v1::Summary* summary) {
+    for (const model::Name& section : model::Sections()) {
+        const uint64_t allowed = state.allowed[section.number];
+        const uint64_t violations = state.violations[section.number];
+        if (allowed == 0 && violations == 0) continue;
+        v1::SectionCount* count = summary->add_sections();
+        count->set_section(std::string(section.text));
+        count->set_allowed(allowed);
+        count->set_violations(violations);
+    }
+}
+
+std::string SummaryText(const v1::Summary& summary) {
+    std::string text;
+    for (const v1::Refusal& refusal : summary.refusals()) {
+        absl::StrAppend(&text, refusal.dry_run() ? "would be refused: " : "refused: ",
+                        refusal.reason(), " (", refusal.code());
+        if (!refusal.lock().empty()) absl::StrAppend(&text, ", by ", refusal.lock());
+        absl::StrAppend(&text, ", ", refusal.outcome());
+        if (refusal.count() > 1) absl::StrAppend(&text, ", ", refusal.count(), " times");
+        absl::StrAppend(&text, ")\n");
+        if (!refusal.suggestion().empty()) {
+            absl::StrAppend(&text, "    to allow it: ", refusal.suggestion(), "\n");
+        }
+    }
+    if (summary.refusals_omitted() > 0) {
+        absl::StrAppend(&text, "and ", summary.refusals_omitted(), " more refusals\n");
+    }
+    if (summary.lost() > 0) {
+        absl::StrAppend(&text, summary.lost(), " records were lost: this list may be short\n");
+    }
+    return text;
+}
+
+}  // namespace stockade::pipeline
