@@ -6,9 +6,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "userspace/base/fd.h"
 #include "userspace/kernel/probe.h"
 
@@ -62,7 +63,8 @@ TEST_F(ProbeRootTest, EveryAbsentFeatureHasAReason) {
     for (size_t i = 0; i < model::kFeatureCount; ++i) {
         Feature feature = static_cast<Feature>(i);
         const FeatureState& state = Report().at(feature);
-        RecordProperty(std::string(InfoOf(feature).name), state.present ? "yes" : state.reason);
+        RecordProperty(std::string(InfoOf(feature).name),
+                       state.present ? "yes " + state.reason : "no: " + state.reason);
         EXPECT_TRUE(state.present || !state.reason.empty()) << InfoOf(feature).name;
     }
 }
@@ -87,9 +89,24 @@ TEST_F(ProbeRootTest, CanariesAgreeWithWhatTheyNeed) {
     EXPECT_EQ(report.has(Feature::LANDLOCK), report.landlock_abi > 0);
 }
 
+// Where the kernel is known (vmtests), the list of tests says what must come out: lsm, signal,
+// or none for one that must be refused.
+void ExpectBackend(const StatusOr<Backend>& chosen) {
+    const char* expected = std::getenv("STOCKADE_EXPECT_BACKEND");
+    if (expected == nullptr) return;
+    std::string found = !chosen.ok() ? "none" : *chosen == Backend::kLsm ? "lsm" : "signal";
+    EXPECT_EQ(found, expected) << chosen.status();
+    const char* named = std::getenv("STOCKADE_EXPECT_MISSING");
+    if (named == nullptr) return;
+    for (absl::string_view name : absl::StrSplit(named, ',')) {
+        EXPECT_THAT(std::string(chosen.status().message()), HasSubstr(std::string(name) + " ("));
+    }
+}
+
 TEST_F(ProbeRootTest, ChoiceFollowsTheCanaries) {
     const ProbeReport& report = Report();
     auto chosen = Choose(report, Backend::kAuto);
+    ExpectBackend(chosen);
     if (!MissingFor(report, Backend::kSignal).empty() && !MissingFor(report, Backend::kLsm).empty()) {
         EXPECT_EQ(chosen.status().code(), absl::StatusCode::kFailedPrecondition);
         return;
