@@ -56,6 +56,8 @@ struct sk_state {
     __u32 pad;
 };
 
+#define SK_CONFIG_ABI 1
+
 /* Map `config`, one entry: what all programs must agree on, replaced whole. */
 struct sk_config {
     struct sk_hash_keys keys;

@@ -1,0 +1,144 @@
+#include "userspace/kernel/pins.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/base/errno.h"
+#include "userspace/kernel/probe_pins.h"
+#include "userspace/kernel/programs.h"
+
+namespace stockade::kernel {
+namespace {
+
+std::string AbiName() { return absl::StrCat("abi", kPinAbi); }
+
+Status MakeDir(const std::string& path) {
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(errno, absl::StrCat("create ", path));
+    return absl::OkStatus();
+}
+
+std::vector<std::string> Names(const std::string& dir) {
+    std::vector<std::string> names;
+    DIR* handle = opendir(dir.c_str());
+    if (!handle) return names;
+    while (dirent* entry = readdir(handle)) {
+        absl::string_view name = entry->d_name;
+        if (name != "." && name != "..") names.emplace_back(name);
+    }
+    closedir(handle);
+    return names;
+}
+
+// One level of pins, then the directory itself.
+Status RemoveSet(const std::string& dir) {
+    for (const std::string& name : Names(dir)) {
+        std::string path = absl::StrCat(dir, "/", name);
+        if (unlink(path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("remove ", path));
+    }
+    if (rmdir(dir.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("remove ", dir));
+    return absl::OkStatus();
+}
+
+Status Pin(int fd, const std::string& path) {
+    return NegErrnoStatus(bpf_obj_pin(fd, path.c_str()) ? -errno : 0, absl::StrCat("pin ", path));
+}
+
+Status PinLinks(Programs& programs, const std::string& dir) {
+    SK_RETURN_IF_ERROR(MakeDir(dir));
+    for (auto& [name, link] : programs.links()) {
+        SK_RETURN_IF_ERROR(Pin(bpf_link__fd(link.get()), absl::StrCat(dir, "/", name)));
+    }
+    return absl::OkStatus();
+}
+
+Status PinMaps(Programs& programs, const std::string& dir) {
+    SK_RETURN_IF_ERROR(MakeDir(dir));
+    bpf_map* map;
+    bpf_object__for_each_map(map, programs.object()) {
+        if (absl::StrContains(bpf_map__name(map), '.')) continue;
+        SK_RETURN_IF_ERROR(Pin(bpf_map__fd(map), absl::StrCat(dir, "/", bpf_map__name(map))));
+    }
+    return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<Pins> Pins::Open(const std::string& dir) {
+    Pins pins;
+    if (dir.empty()) return pins;
+    SK_RETURN_IF_ERROR(MakeDir(dir));
+    pins.dir_ = dir;
+    SK_ASSIGN_OR_RETURN(auto stale, FindStalePins(dir, kPinAbi));
+    std::vector<StalePins> unpublished;
+    for (const StalePins& entry : stale) {
+        if (absl::StartsWith(entry.name, "new_")) {
+            unpublished.push_back(entry);
+        } else {
+            return absl::FailedPreconditionError(
+                absl::StrCat(dir, "/", entry.name, " is ", entry.reason,
+                             "; end the agent of that build, then run: stockade doctor --clean"));
+        }
+    }
+    SK_RETURN_IF_ERROR(RemoveStalePins(dir, unpublished));
+    SK_ASSIGN_OR_RETURN(pins.lock_, Fd::Open(dir, O_RDONLY | O_DIRECTORY));
+    if (flock(pins.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+        return absl::UnavailableError(absl::StrCat(dir, " is in use by another agent"));
+    }
+    return pins;
+}
+
+bool Pins::published() const {
+    return enabled() && access(absl::StrCat(dir_, "/", AbiName()).c_str(), F_OK) == 0;
+}
+
+std::string Pins::maps_dir() const { return absl::StrCat(dir_, "/", AbiName(), "/maps"); }
+
+std::string Pins::set_dir(const Programs& programs) const {
+    return absl::StrCat(dir_, "/", AbiName(), "/set_", programs.set_id(), "_", getpid());
+}
+
+Status Pins::PublishFirst(Programs& programs) {
+    if (!enabled()) return absl::OkStatus();
+    std::string staging = absl::StrCat(dir_, "/new_", getpid());
+    SK_RETURN_IF_ERROR(MakeDir(staging));
+    SK_RETURN_IF_ERROR(PinMaps(programs, absl::StrCat(staging, "/maps")));
+    SK_RETURN_IF_ERROR(PinLinks(programs, absl::StrCat(staging, "/set_", programs.set_id(), "_", getpid())));
+    std::string target = absl::StrCat(dir_, "/", AbiName());
+    if (rename(staging.c_str(), target.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", target));
+    return absl::OkStatus();
+}
+
+Status Pins::PublishSet(Programs& programs) {
+    if (!enabled()) return absl::OkStatus();
+    std::string staging = absl::StrCat(dir_, "/new_", getpid());
+    SK_RETURN_IF_ERROR(PinLinks(programs, staging));
+    std::string mine = set_dir(programs);
+    if (rename(staging.c_str(), mine.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", mine));
+    std::string abi_dir = absl::StrCat(dir_, "/", AbiName());
+    for (const std::string& name : Names(abi_dir)) {
+        std::string path = absl::StrCat(abi_dir, "/", name);
+        if (absl::StartsWith(name, "set_") && path != mine) SK_RETURN_IF_ERROR(RemoveSet(path));
+    }
+    return absl::OkStatus();
+}
+
+Status Pins::PinLink(Programs& programs, const std::string& name, int link_fd) {
+    if (!enabled()) return absl::OkStatus();
+    return Pin(link_fd, absl::StrCat(set_dir(programs), "/", name));
+}
+
+Status Pins::Unpin(Programs& programs, const std::string& name) {
+    if (!enabled()) return absl::OkStatus();
+    std::string path = absl::StrCat(set_dir(programs), "/", name);
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, absl::StrCat("unpin ", path));
+    return absl::OkStatus();
+}
+
+}  // namespace stockade::kernel

@@ -1,0 +1,50 @@
+// Where maps and links stand on the bpffs, so that they outlive the agent.
+//
+//   <dir>/new_<id>/...           being built; nobody uses it, removed at start
+//   <dir>/abi<N>/maps/<map>      published by one rename of new_<id>
+//   <dir>/abi<N>/set_<id>/<link> links of one set of programs; two sets overlap in an upgrade
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "userspace/base/fd.h"
+#include "userspace/base/status.h"
+
+namespace stockade::kernel {
+
+class Programs;
+
+// Grows when a map's layout or meaning changes: pins of another abi are refused.
+constexpr unsigned kPinAbi = 1;
+
+class Pins {
+  public:
+    // `dir` empty: every call succeeds and does nothing. Creates the directory, takes the lock of
+    // the directory for its own life time (a second agent gets kUnavailable), refuses pins of
+    // another abi (kFailedPrecondition, with the cure) and removes unpublished ones.
+    static StatusOr<Pins> Open(const std::string& dir);
+
+    bool enabled() const { return !dir_.empty(); }
+    // Maps of an earlier agent stand there.
+    bool published() const;
+    std::string maps_dir() const;
+
+    // Pins the maps and the links of a first agent and publishes them by one rename.
+    Status PublishFirst(Programs& programs);
+    // Pins the links of this set beside those of the earlier one and publishes them by one rename;
+    // then the earlier sets' pins are removed, which detaches their programs.
+    Status PublishSet(Programs& programs);
+
+    // A link that comes and goes while the set stands.
+    Status PinLink(Programs& programs, const std::string& name, int link_fd);
+    Status Unpin(Programs& programs, const std::string& name);
+
+  private:
+    std::string set_dir(const Programs& programs) const;
+
+    std::string dir_;
+    Fd lock_;
+};
+
+}  // namespace stockade::kernel

@@ -1,0 +1,157 @@
+#include "userspace/kernel/programs.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "bpf/guard_bpf.skel.h"
+#include "userspace/base/errno.h"
+#include "userspace/base/sha256.h"
+
+namespace stockade::kernel {
+namespace {
+
+// The last words of libbpf and the verifier, for the Status of a failed load. One load at a time.
+thread_local std::string g_last_words;
+constexpr size_t kMaxLastWords = 4096;  // the end of a verifier log says what was wrong
+
+int KeepLastWords(enum libbpf_print_level level, const char* format, va_list args) {
+    if (level != LIBBPF_WARN) return 0;
+    char line[2048];
+    int n = vsnprintf(line, sizeof(line), format, args);
+    if (n <= 0) return 0;
+    g_last_words.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof(line) - 1));
+    if (g_last_words.size() > kMaxLastWords) g_last_words.erase(0, g_last_words.size() - kMaxLastWords);
+    return n;
+}
+
+Status WithLastWords(int result, absl::string_view tried) {
+    Status status = NegErrnoStatus(result, tried);
+    if (status.ok()) return status;
+    return Status(status.code(), absl::StrCat(status.message(), "\n", g_last_words));
+}
+
+bool IsLsm(const bpf_program* program) { return absl::StartsWith(bpf_program__section_name(program), "lsm"); }
+bool IsCgroup(const bpf_program* program) {
+    return absl::StartsWith(bpf_program__section_name(program), "cgroup/");
+}
+bool IsCalls(const bpf_program* program) {
+    return absl::string_view(bpf_program__section_name(program)) == "tp_btf/sys_exit";
+}
+bool IsAlways(const bpf_program* program) {
+    return IsLsm(program) || (absl::StartsWith(bpf_program__section_name(program), "tp_btf/") && !IsCalls(program));
+}
+
+// Data sections belong to a set of programs and are never shared between two.
+bool IsShared(const bpf_map* map) { return !absl::StrContains(bpf_map__name(map), '.'); }
+
+}  // namespace
+
+void LinkCloser::operator()(bpf_link* link) const {
+    // A failed close leaves the link to the end of the process; nobody can do more.
+    (void)bpf_link__destroy(link);
+}
+
+StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
+    libbpf_set_print(KeepLastWords);
+    g_last_words.clear();
+    std::unique_ptr<Programs> programs(new Programs());
+    programs->backend_ = options.backend;
+    programs->skeleton_ = guard_bpf__open();
+    if (!programs->skeleton_) return WithLastWords(-errno, "open the BPF object");
+    size_t size = 0;
+    const void* bytes = guard_bpf__elf_bytes(&size);
+    programs->set_id_ = Sha256Hex({static_cast<const char*>(bytes), size}).substr(0, 16);
+    auto* rodata = programs->skeleton_->rodata;
+    rodata->keys.k1 = options.keys.k1;
+    rodata->keys.k2 = options.keys.k2;
+    rodata->keys.seed = options.keys.seed;
+    rodata->backend = options.backend == Backend::kLsm ? SK_BACKEND_LSM : SK_BACKEND_SIGNAL;
+    rodata->program_set = static_cast<uint8_t>(std::stoul(programs->set_id_.substr(0, 2), nullptr, 16));
+    bpf_program* program;
+    bpf_object__for_each_program(program, programs->object()) {
+        bool wanted = (options.backend == Backend::kLsm || !IsLsm(program)) &&
+                      (options.backend == Backend::kSignal || !IsCalls(program));
+        bpf_program__set_autoload(program, wanted);
+    }
+    bpf_map* map;
+    bpf_object__for_each_map(map, programs->object()) {
+        if (options.reuse_maps_dir.empty() || !IsShared(map)) continue;
+        std::string path = absl::StrCat(options.reuse_maps_dir, "/", bpf_map__name(map));
+        Fd fd(bpf_obj_get(path.c_str()));
+        if (!fd.ok()) return ErrnoStatus(errno, absl::StrCat("open the pinned map ", path));
+        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map__reuse_fd(map, fd.get()), absl::StrCat("reuse ", path)));
+    }
+    SK_RETURN_IF_ERROR(WithLastWords(guard_bpf__load(programs->skeleton_), "load the BPF programs"));
+    return programs;
+}
+
+Programs::~Programs() {
+    links_.clear();
+    if (skeleton_) guard_bpf__destroy(skeleton_);
+}
+
+bpf_object* Programs::object() const { return skeleton_->obj; }
+
+bpf_program* Programs::Program(const char* name) const { return bpf_object__find_program_by_name(object(), name); }
+
+int Programs::MapFd(const char* name) const {
+    bpf_map* map = bpf_object__find_map_by_name(object(), name);
+    return map ? bpf_map__fd(map) : -1;
+}
+
+uint32_t Programs::MapValueBytes(const char* name) const {
+    bpf_map* map = bpf_object__find_map_by_name(object(), name);
+    return map ? bpf_map__value_size(map) : 0;
+}
+
+int Programs::ProgramFd(const char* name) const {
+    bpf_program* program = Program(name);
+    return program ? bpf_program__fd(program) : -1;
+}
+
+void Programs::SetPresentSlot(uint32_t slot) { skeleton_->bss->present_slot = slot; }
+
+StatusOr<Link> Programs::Attach(bpf_program* program, int cgroup_fd) {
+    bpf_link* link = cgroup_fd >= 0 ? bpf_program__attach_cgroup(program, cgroup_fd) : bpf_program__attach(program);
+    if (!link) return WithLastWords(-errno, absl::StrCat("attach ", bpf_program__name(program)));
+    return Link(link);
+}
+
+Status Programs::AttachAll() {
+    bpf_program* program;
+    bpf_object__for_each_program(program, object()) {
+        if (!IsAlways(program) || !bpf_program__autoload(program)) continue;
+        auto link = Attach(program, -1);
+        if (!link.ok()) {
+            links_.clear();
+            return link.status();
+        }
+        links_.emplace_back(bpf_program__name(program), *std::move(link));
+    }
+    return absl::OkStatus();
+}
+
+StatusOr<Link> Programs::AttachCalls() {
+    bpf_program* program;
+    bpf_object__for_each_program(program, object()) {
+        if (IsCalls(program) && bpf_program__autoload(program)) return Attach(program, -1);
+    }
+    return Link(nullptr);
+}
+
+StatusOr<std::vector<Link>> Programs::AttachCgroup(int cgroup_fd) {
+    std::vector<Link> links;
+    bpf_program* program;
+    bpf_object__for_each_program(program, object()) {
+        if (!IsCgroup(program)) continue;
+        SK_ASSIGN_OR_RETURN(Link link, Attach(program, cgroup_fd));
+        links.push_back(std::move(link));
+    }
+    return links;
+}
+
+}  // namespace stockade::kernel

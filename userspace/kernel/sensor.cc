@@ -1,0 +1,202 @@
+#include "userspace/kernel/sensor.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/errno.h"
+#include "userspace/kernel/pins.h"
+#include "userspace/kernel/policy_maps.h"
+#include "userspace/kernel/probe.h"
+#include "userspace/kernel/programs.h"
+#include "userspace/kernel/ring_reader.h"
+#include "userspace/kernel/slots.h"
+
+namespace stockade::kernel {
+namespace {
+
+// Under this name the system call exit is pinned while a sandbox lives.
+constexpr char kCallsPin[] = "sys_exit_sig";
+
+StatusOr<sk_hash_keys> DrawKeys() {
+    sk_hash_keys keys{};
+    if (getrandom(&keys, sizeof(keys), 0) != sizeof(keys)) return ErrnoStatus(errno, "draw the hash keys");
+    keys.k1 |= 1;
+    keys.k2 |= 1;
+    return keys;
+}
+
+StatusOr<sk_hash_keys> PinnedKeys(const std::string& maps_dir) {
+    std::string path = absl::StrCat(maps_dir, "/config");
+    Fd fd(bpf_obj_get(path.c_str()));
+    if (!fd.ok()) return ErrnoStatus(errno, absl::StrCat("open the pinned map ", path));
+    uint32_t zero = 0;
+    sk_config config{};
+    if (bpf_map_lookup_elem(fd.get(), &zero, &config) != 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
+    if (config.abi != SK_CONFIG_ABI) {
+        return absl::FailedPreconditionError(absl::StrCat(path, " has abi ", config.abi, ", this agent ", SK_CONFIG_ABI,
+                                                          "; run: stockade doctor --clean"));
+    }
+    return config.keys;
+}
+
+class SensorImpl : public Sensor {
+  public:
+    static StatusOr<std::unique_ptr<Sensor>> Make(const Options& options);
+
+    Backend backend() const override { return backend_; }
+    bool adopted() const override { return adopted_; }
+    sk_hash_keys keys() const override { return keys_; }
+
+    StatusOr<uint32_t> PublishPolicy(std::span<const union sk_cell> cells) override { return policies_->Acquire(cells); }
+    Status RetirePolicy(uint32_t index) override { return policies_->Release(index); }
+    StatusOr<SlotRef> BindSlot(const Binding& binding) override;
+    Status AttachNetwork(int cgroup_fd) override;
+    Status Label(const SlotRef& ref, int pidfd) override { return slots_->Label(ref, pidfd); }
+    StatusOr<int> LabelPresent(const SlotRef& ref) override { return slots_->LabelPresent(ref); }
+    Status SwapPolicy(const SlotRef& ref, uint32_t index) override { return slots_->SwapPolicy(ref, index); }
+    Status Condemn(const SlotRef& ref, uint32_t code) override { return slots_->Condemn(ref, code); }
+    StatusOr<sk_state> ReadState(const SlotRef& ref) override { return slots_->ReadState(ref); }
+    Status FreeSlot(const SlotRef& ref) override;
+    StatusOr<std::vector<LiveSlot>> LiveSlots() override { return slots_->Live(); }
+    StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
+    StatusOr<std::vector<uint64_t>> ReadErrors() override;
+    StatusOr<std::vector<ProgramInfo>> Programs() override;
+
+  private:
+    Status KeepKeys();
+    Status SetCalls(bool wanted);
+
+    // Destroyed in reverse: rings and slots before the programs whose maps they borrow.
+    Backend backend_ = Backend::kSignal;
+    bool adopted_ = false;
+    sk_hash_keys keys_{};
+    Pins pins_;
+    std::unique_ptr<class Programs> programs_;
+    std::vector<Link> cgroup_links_;
+    Link calls_;
+    std::unique_ptr<PolicyMaps> policies_;
+    std::unique_ptr<Slots> slots_;
+    std::unique_ptr<RingReader> rings_;
+};
+
+StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
+    auto sensor = std::make_unique<SensorImpl>();
+    SK_ASSIGN_OR_RETURN(ProbeReport report, Probe({}));
+    SK_ASSIGN_OR_RETURN(sensor->backend_, Choose(report, options.backend));
+    SK_ASSIGN_OR_RETURN(sensor->pins_, Pins::Open(options.pin_dir));
+    sensor->adopted_ = sensor->pins_.published();
+    class Programs::Options load{.backend = sensor->backend_, .keys = {}, .reuse_maps_dir = ""};
+    if (sensor->adopted_) {
+        load.reuse_maps_dir = sensor->pins_.maps_dir();
+        SK_ASSIGN_OR_RETURN(load.keys, PinnedKeys(load.reuse_maps_dir));
+    } else {
+        SK_ASSIGN_OR_RETURN(load.keys, DrawKeys());
+    }
+    sensor->keys_ = load.keys;
+    SK_ASSIGN_OR_RETURN(sensor->programs_, Programs::Load(load));
+    SK_RETURN_IF_ERROR(sensor->KeepKeys());
+    sensor->policies_ = std::make_unique<PolicyMaps>(sensor->programs_->MapFd("policies"));
+    SK_ASSIGN_OR_RETURN(Slots slots, Slots::Create(sensor->programs_.get()));
+    sensor->slots_ = std::make_unique<Slots>(std::move(slots));
+    for (const LiveSlot& live : sensor->slots_->Live()) sensor->policies_->AddUser(live.slot.policy_index);
+    SK_ASSIGN_OR_RETURN(sensor->rings_, RingReader::Create({{Ring::kLifecycle, sensor->programs_->MapFd("lifecycle_ring")},
+                                                           {Ring::kViolations, sensor->programs_->MapFd("violation_ring")},
+                                                           {Ring::kTelemetry, sensor->programs_->MapFd("telemetry_ring")}}));
+    SK_RETURN_IF_ERROR(sensor->programs_->AttachAll());
+    // The earlier set's system call exit goes with its pins: ours must stand before.
+    if (sensor->slots_->live_count() > 0) {
+        SK_ASSIGN_OR_RETURN(sensor->calls_, sensor->programs_->AttachCalls());
+        if (sensor->calls_) sensor->programs_->links().emplace_back(kCallsPin, std::move(sensor->calls_));
+    }
+    SK_RETURN_IF_ERROR(sensor->adopted_ ? sensor->pins_.PublishSet(*sensor->programs_)
+                                        : sensor->pins_.PublishFirst(*sensor->programs_));
+    return sensor;
+}
+
+Status SensorImpl::KeepKeys() {
+    uint32_t zero = 0;
+    sk_config config{};
+    int fd = programs_->MapFd("config");
+    if (bpf_map_lookup_elem(fd, &zero, &config) != 0) return ErrnoStatus(errno, "read the configuration map");
+    config.keys = keys_;
+    config.abi = SK_CONFIG_ABI;
+    return NegErrnoStatus(bpf_map_update_elem(fd, &zero, &config, BPF_ANY), "write the configuration map");
+}
+
+// The system call exit costs the whole machine some 100 ns a call: it stands while a sandbox lives.
+Status SensorImpl::SetCalls(bool wanted) {
+    auto& links = programs_->links();
+    auto standing = std::find_if(links.begin(), links.end(), [](const auto& link) { return link.first == kCallsPin; });
+    if (wanted == (standing != links.end())) return absl::OkStatus();
+    if (!wanted) {
+        SK_RETURN_IF_ERROR(pins_.Unpin(*programs_, kCallsPin));
+        links.erase(standing);
+        return absl::OkStatus();
+    }
+    SK_ASSIGN_OR_RETURN(Link link, programs_->AttachCalls());
+    if (!link) return absl::OkStatus();
+    SK_RETURN_IF_ERROR(pins_.PinLink(*programs_, kCallsPin, bpf_link__fd(link.get())));
+    links.emplace_back(kCallsPin, std::move(link));
+    return absl::OkStatus();
+}
+
+StatusOr<SlotRef> SensorImpl::BindSlot(const Binding& binding) {
+    SK_RETURN_IF_ERROR(SetCalls(true));
+    auto ref = slots_->Bind(binding);
+    if (!ref.ok() && slots_->live_count() == 0) (void)SetCalls(false);  // the failure of Bind is told
+    return ref;
+}
+
+Status SensorImpl::FreeSlot(const SlotRef& ref) {
+    SK_RETURN_IF_ERROR(slots_->Free(ref));
+    if (slots_->live_count() == 0) return SetCalls(false);
+    return absl::OkStatus();
+}
+
+Status SensorImpl::AttachNetwork(int cgroup_fd) {
+    struct stat cgroup {};
+    if (fstat(cgroup_fd, &cgroup) != 0) return ErrnoStatus(errno, "look at the cgroup");
+    SK_ASSIGN_OR_RETURN(std::vector<Link> links, programs_->AttachCgroup(cgroup_fd));
+    for (size_t i = 0; i < links.size(); i++) {
+        SK_RETURN_IF_ERROR(pins_.PinLink(*programs_, absl::StrCat("net_", cgroup.st_ino, "_", i), bpf_link__fd(links[i].get())));
+        cgroup_links_.push_back(std::move(links[i]));
+    }
+    return absl::OkStatus();
+}
+
+StatusOr<std::vector<uint64_t>> SensorImpl::ReadErrors() {
+    int cpus = libbpf_num_possible_cpus();
+    if (cpus < 0) return NegErrnoStatus(cpus, "count the CPUs");
+    std::vector<uint64_t> sums(SK_ERROR_COUNT, 0);
+    std::vector<uint64_t> values(static_cast<size_t>(cpus));
+    for (uint32_t site = 0; site < SK_ERROR_COUNT; site++) {
+        if (bpf_map_lookup_elem(programs_->MapFd("errors"), &site, values.data()) != 0) {
+            return ErrnoStatus(errno, "read the error counters");
+        }
+        for (uint64_t value : values) sums[site] += value;
+    }
+    return sums;
+}
+
+StatusOr<std::vector<Sensor::ProgramInfo>> SensorImpl::Programs() {
+    std::vector<ProgramInfo> infos;
+    bpf_program* program;
+    bpf_object__for_each_program(program, programs_->object()) {
+        int fd = bpf_program__fd(program);
+        if (fd < 0) continue;
+        bpf_prog_info info{};
+        uint32_t size = sizeof(info);
+        if (bpf_obj_get_info_by_fd(fd, &info, &size) != 0) return ErrnoStatus(errno, "ask about a program");
+        infos.push_back({bpf_program__name(program), info.verified_insns});
+    }
+    return infos;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Sensor>> Sensor::Create(const Options& options) { return SensorImpl::Make(options); }
+
+}  // namespace stockade::kernel
