@@ -52,6 +52,8 @@ LandlockPlan PlanLandlock(uint32_t handled, const std::vector<LandlockPattern>& 
         while (path.size() > 1 && path.back() == '/') path.pop_back();
         if (path.empty() || path[0] != '/') path.assign(1, '/');
         uint32_t rights = pattern.rights & handled;
+        // The kernel asks for reading as well when it opens a file to execute it.
+        if ((pattern.rights & kLandlockExecute) != 0) rights |= kLandlockRead & handled;
         // Making or removing a file asks its directory for the right.
         if (pattern.exact && (rights & kLandlockWrite) != 0 && path != "/") {
             std::string parent = path.substr(0, std::max<size_t>(path.rfind('/'), 1));

@@ -17,13 +17,9 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/fd.h"
 #include "userspace/launch/native.h"
+#include "userspace/launch/start_measure.h"
 
 namespace stockade::launch {
-
-inline std::string ProbePath() {
-    const char* dir = getenv("STOCKADE_BIN_DIR");
-    return absl::StrCat(dir != nullptr ? dir : ".", "/tests/launch_probe");
-}
 
 // A parent cgroup of the test's own: nothing of another test or of a running agent is touched.
 inline CgroupHome& TestHome() {
@@ -61,7 +57,9 @@ inline NativeSpec MakeSpec(std::vector<std::string> argv) {
     spec.env = {"PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8"};
     spec.uid = spec.gid = 700000 + number;
     spec.seccomp = DefaultSeccomp();
-    auto probe = Fd::Open(ProbePath(), O_PATH);
+    auto path = OwnProbe();
+    EXPECT_TRUE(path.ok()) << path.status();
+    auto probe = Fd::Open(path.ok() ? *path : "/", O_PATH);
     EXPECT_TRUE(probe.ok()) << probe.status();
     if (probe.ok()) spec.binds.push_back({*std::move(probe), "/probe", false});
     return spec;

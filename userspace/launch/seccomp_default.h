@@ -3,7 +3,7 @@
 //
 // Compared with Docker's default profile the list lacks what needs a capability there, and also
 // modify_ldt, vmsplice, fanotify_mark, adjtimex and capset. The second part are calls that the
-// floor (seccomp_floor.cc) judges: they stand here so that a grant need be honoured in one place.
+// floor (seccomp_floor.cc) judges: where both refuse, the errno of the profile would win.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,8 @@ inline constexpr const char* kFloorCalls[] = {
     "move_mount", "open_by_handle_at", "open_tree", "perf_event_open", "pidfd_getfd", "pivot_root",
     "process_vm_readv", "process_vm_writev", "process_madvise", "ptrace", "setns", "umount",
     "umount2", "unshare", "userfaultfd",
+    "acct", "clock_adjtime", "clock_settime", "lookup_dcookie", "nfsservctl", "quotactl", "reboot",
+    "setdomainname", "sethostname", "settimeofday", "swapoff", "swapon", "syslog", "vhangup",
 };
 
 // Newer than Debian 12's libseccomp knows by name; one number on all architectures: cachestat,

@@ -1,0 +1,184 @@
+// /in, binds, --rootfs, the terminal, and real tools on top of them.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "userspace/launch/in_copy.h"
+#include "userspace/launch/launch_testing.h"
+#include "userspace/launch/mounts.h"
+#include "userspace/launch/pty.h"
+
+namespace stockade::launch {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uid_t kCaller = 4712;
+
+// A directory of the caller's, private to it.
+class Files : public testing::Test {
+  protected:
+    void SetUp() override {
+        char name[] = "/tmp/stockade_in_XXXXXX";
+        ASSERT_NE(mkdtemp(name), nullptr);
+        dir_ = name;
+        Put("data", "input\n");
+        ASSERT_EQ(chown(dir_.c_str(), kCaller, kCaller), 0);
+    }
+    void TearDown() override {
+        std::error_code ignored;
+        std::filesystem::remove_all(dir_, ignored);
+    }
+    void Put(const std::string& name, const std::string& text, mode_t mode = 0600) {
+        std::ofstream(dir_ + "/" + name) << text;
+        ASSERT_EQ(chmod((dir_ + "/" + name).c_str(), mode), 0);
+        ASSERT_EQ(chown((dir_ + "/" + name).c_str(), kCaller, kCaller), 0);
+    }
+    NativeSpec InSpec(std::vector<std::string> argv) {
+        NativeSpec spec = MakeSpec(std::move(argv));
+        spec.caller_uid = spec.caller_gid = kCaller;
+        spec.in = Fd(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+        return spec;
+    }
+    std::string dir_;
+};
+
+TEST_F(Files, InIsReadOnlyAndTheSandboxesOwn) {
+    Put("roots", "root's\n");
+    ASSERT_EQ(chown((dir_ + "/roots").c_str(), 0, 0), 0);
+    Ran ran = RunSandbox(InSpec({"sh", "-c", "cat /in/data; stat -c %u /in/data; id -u; cat /in/roots; echo x > /in/new"}));
+    ASSERT_TRUE(ran.status.ok()) << ran.status;
+    std::vector<std::string> lines;
+    std::istringstream stream(ran.out);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    ASSERT_GE(lines.size(), 4u) << ran.out;
+    EXPECT_EQ(lines[0], "input");
+    EXPECT_EQ(lines[1], lines[2]);
+    EXPECT_THAT(ran.out, HasSubstr("/in/roots: Permission denied"));
+    EXPECT_THAT(ran.out, HasSubstr("Read-only file system"));
+    EXPECT_FALSE(std::filesystem::exists(dir_ + "/new"));
+}
+
+TEST_F(Files, InSaysHowItWasShown) {
+    auto sandbox = NativeSandbox::Create(InSpec({"probe"}));
+    ASSERT_TRUE(sandbox.ok()) << sandbox.status();
+    Fd source(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const bool idmaps = CloneIdmapped(source.get(), 1, 1, 2, 2, kMountRdonly).ok();
+    EXPECT_EQ((*sandbox)->in_kind(), idmaps ? InKind::kIdmapped : InKind::kCopied);
+}
+
+TEST_F(Files, CopyWhereIdmappingFails) {
+    // procfs cannot be idmapped on any kernel; the copy of a small part of it is cut by its bound.
+    Fd proc(open("/proc/sys/net", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    EXPECT_TRUE(absl::IsUnimplemented(CloneIdmapped(proc.get(), 1, 1, 2, 2, kMountRdonly).status()));
+    ASSERT_EQ(symlink("data", (dir_ + "/link").c_str()), 0);
+    ASSERT_EQ(mkfifo((dir_ + "/fifo").c_str(), 0666), 0);
+    Put("alien", "x");
+    ASSERT_EQ(chown((dir_ + "/alien").c_str(), 0, 0), 0);
+    NativeSpec spec = InSpec({"probe"});
+    auto copy = NewTmpfs(1 << 20, 100, "0700", spec.uid, spec.gid, 0);
+    ASSERT_TRUE(copy.ok()) << copy.status();
+    Status status = CopyIn(spec.in.get(), copy->get(), spec);
+    ASSERT_TRUE(status.ok()) << status;
+    std::string base = absl::StrCat("/proc/self/fd/", copy->get(), "/");
+    EXPECT_EQ(*ReadFile(base + "data", 100), "input\n");
+    struct stat st;
+    ASSERT_EQ(stat((base + "data").c_str(), &st), 0);
+    EXPECT_EQ(st.st_uid, spec.uid);
+    EXPECT_TRUE(std::filesystem::is_symlink(base + "link"));
+    EXPECT_FALSE(std::filesystem::exists(base + "fifo"));
+    EXPECT_FALSE(std::filesystem::exists(base + "alien"));
+    spec.in_copy_max_bytes = 3;
+    auto small = NewTmpfs(1 << 20, 100, "0700", spec.uid, spec.gid, 0);
+    EXPECT_TRUE(absl::IsResourceExhausted(CopyIn(spec.in.get(), small->get(), spec)));
+    (void)RemoveCgroup(spec.cgroup.parent, spec.cgroup.name);
+}
+
+TEST_F(Files, BindsAreReadOnlyUnlessAsked) {
+    NativeSpec spec = InSpec({"sh", "-c", "cat /opt/x/data 2>&1; echo new > /srv/made; echo no > /opt/x/no"});
+    ASSERT_EQ(chmod((dir_ + "/data").c_str(), 0644), 0);
+    ASSERT_EQ(chmod(dir_.c_str(), 0755), 0);
+    spec.binds.push_back({Fd(open(dir_.c_str(), O_PATH | O_CLOEXEC)), "/opt/x", false});
+    spec.binds.push_back({Fd(open(dir_.c_str(), O_PATH | O_CLOEXEC)), "/srv", true});
+    Ran ran = RunSandbox(std::move(spec));
+    EXPECT_THAT(ran.out, HasSubstr("input\n"));
+    EXPECT_THAT(ran.out, HasSubstr("Read-only file system"));
+    struct stat st;
+    ASSERT_EQ(stat((dir_ + "/made").c_str(), &st), 0) << ran.out;
+    EXPECT_EQ(st.st_uid, kCaller);
+    EXPECT_FALSE(std::filesystem::exists(dir_ + "/no"));
+}
+
+TEST_F(Files, RootfsReplacesTheHosts) {
+    for (const char* name : {"bin", "etc", "data.d", "proc"}) std::filesystem::create_directory(dir_ + "/" + name);
+    std::filesystem::create_symlink("bin", dir_ + "/sbin");
+    Put("etc/passwd", "none\n", 0644);
+    NativeSpec spec = MakeSpec({"probe", "ls", "/", "open", "/etc/passwd", "open", "/usr/bin/env"});
+    spec.rootfs = Fd(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    Ran ran = RunSandbox(std::move(spec));
+    EXPECT_THAT(ran.out, HasSubstr("data.d"));
+    EXPECT_THAT(ran.out, HasSubstr("sbin"));
+    EXPECT_THAT(ran.out, HasSubstr("open ok\nopen ENOENT\n"));
+}
+
+TEST_F(Files, OwnTerminalWithItsSize) {
+    NativeSpec spec = MakeSpec({"probe", "tty", "size", "devtty", "escapes"});
+    spec.tty = true;
+    spec.tty_rows = 33;
+    spec.tty_columns = 111;
+    auto sandbox = NativeSandbox::Create(std::move(spec));
+    ASSERT_TRUE(sandbox.ok()) << sandbox.status();
+    ASSERT_TRUE((*sandbox)->Release().ok());
+    Collector out;
+    PtyRelay relay(-1, out.fd(), (*sandbox)->master());
+    ASSERT_TRUE(relay.Run((*sandbox)->pidfd()).ok());
+    EXPECT_EQ(*(*sandbox)->Wait(), 0);
+    std::string text = out.Text();
+    EXPECT_THAT(text, HasSubstr("tty /dev/pts/0\r\nsize 33 111\r\ndevtty ok\r\n"));
+    EXPECT_THAT(text, HasSubstr("ioctl_tiocsti EPERM"));
+}
+
+TEST_F(Files, TerminalCarriesInputAndInterrupt) {
+    NativeSpec spec = MakeSpec({"sh", "-c", "read x; echo got $x; exec cat"});
+    spec.tty = true;
+    auto sandbox = NativeSandbox::Create(std::move(spec));
+    ASSERT_TRUE(sandbox.ok()) << sandbox.status();
+    ASSERT_TRUE((*sandbox)->Release().ok());
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    Fd in_read(ends[0]), in_write(ends[1]);
+    Collector out;
+    PtyRelay relay(in_read.get(), out.fd(), (*sandbox)->master());
+    std::thread worker([&] { (void)relay.Run((*sandbox)->pidfd()); });
+    ASSERT_TRUE(WriteAll(in_write.get(), "word\n\x03").ok());
+    EXPECT_EQ(*(*sandbox)->Wait(), 128 + SIGINT);
+    worker.join();
+    in_write.Reset();
+    EXPECT_THAT(out.Text(), HasSubstr("got word"));
+}
+
+TEST_F(Files, CompilerWorks) {
+    if (access("/usr/bin/gcc", X_OK) != 0) GTEST_SKIP() << "gcc is not installed";
+    Put("a.c", "#include <stdio.h>\nint main(void) { puts(\"built\"); return 5; }\n", 0644);
+    Ran ran = RunSandbox(InSpec({"sh", "-c", "gcc -O1 -o /tmp/a /in/a.c && /tmp/a"}));
+    EXPECT_EQ(ran.out, "built\n");
+    EXPECT_EQ(ran.exit_status, 5);
+}
+
+TEST_F(Files, NodeAndNpmWork) {
+    if (access("/usr/bin/npm", X_OK) != 0) GTEST_SKIP() << "npm is not installed";
+    Put("package.json", R"({"name": "x", "version": "1.0.0", "scripts": {"test": "node -e 'console.log(6*7)'"}})", 0644);
+    NativeSpec spec = InSpec({"npm", "test", "--silent"});
+    spec.cwd = "/in";
+    Ran ran = RunSandbox(std::move(spec));
+    EXPECT_EQ(ran.out, "42\n");
+    EXPECT_EQ(ran.exit_status, 0);
+}
+
+}  // namespace
+}  // namespace stockade::launch

@@ -1,0 +1,190 @@
+#include "userspace/launch/out_copy.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+
+#include <filesystem>
+#include <map>
+
+#include "userspace/launch/launch_testing.h"
+
+namespace stockade::launch {
+namespace {
+
+class OutCopy : public testing::Test {
+  protected:
+    void SetUp() override {
+        char name[] = "/tmp/stockade_out_XXXXXX";
+        ASSERT_NE(mkdtemp(name), nullptr);
+        base_ = name;
+        source_ = base_ + "/source";
+        target_ = base_ + "/target";
+        ASSERT_EQ(mkdir(source_.c_str(), 0755), 0);
+        ASSERT_EQ(mkdir(target_.c_str(), 0755), 0);
+        ASSERT_EQ(chmod(base_.c_str(), 0755), 0);
+        ASSERT_EQ(chown(target_.c_str(), kCaller, kCaller), 0);
+    }
+    void TearDown() override {
+        std::error_code ignored;
+        std::filesystem::remove_all(base_, ignored);
+    }
+    void Put(const std::string& path, const std::string& text) {
+        Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+        ASSERT_TRUE(file.ok()) << path;
+        ASSERT_TRUE(WriteAll(file.get(), text).ok());
+    }
+    OutReport Copy(const OutLimits& limits = {}) {
+        Fd source(open(source_.c_str(), O_PATH | O_CLOEXEC)), target(open(target_.c_str(), O_RDONLY | O_CLOEXEC));
+        auto report = CopyOut(source.get(), target.get(), kCaller, kCaller, limits);
+        EXPECT_TRUE(report.ok()) << report.status();
+        return report.ok() ? *report : OutReport();
+    }
+    static std::map<std::string, std::string> Dropped(const OutReport& report) {
+        std::map<std::string, std::string> out;
+        for (const OutDropped& row : report.dropped) out[row.path] = row.reason;
+        return out;
+    }
+    std::string Text(const std::string& path) {
+        auto text = ReadFile(path, 1 << 20);
+        return text.ok() ? *text : std::string(text.status().message());
+    }
+
+    static constexpr uid_t kCaller = 4711;
+    std::string base_, source_, target_;
+};
+
+TEST_F(OutCopy, RegularFilesArriveOwnedByTheCaller) {
+    std::filesystem::create_directories(source_ + "/a/b");
+    Put(source_ + "/a/b/file", "hello");
+    Put(source_ + "/tool", "#!");
+    ASSERT_EQ(chmod((source_ + "/tool").c_str(), 06777), 0);
+    Put(target_ + "/tool", "old");
+    ASSERT_EQ(chown((target_ + "/tool").c_str(), kCaller, kCaller), 0);
+    OutReport report = Copy();
+    EXPECT_EQ(report.files, 2u);
+    EXPECT_EQ(report.bytes, 7u);
+    EXPECT_EQ(report.dropped_count, 0u);
+    EXPECT_EQ(Text(target_ + "/a/b/file"), "hello");
+    EXPECT_EQ(Text(target_ + "/tool"), "#!");
+    struct stat st;
+    ASSERT_EQ(stat((target_ + "/tool").c_str(), &st), 0);
+    EXPECT_EQ(st.st_uid, kCaller);
+    EXPECT_EQ(st.st_mode & 07777, 0755u);
+}
+
+TEST_F(OutCopy, WhatIsNoPlainFileIsRefusedByName) {
+    Put(base_ + "/secret", "secret");
+    ASSERT_EQ(symlink((base_ + "/secret").c_str(), (source_ + "/link").c_str()), 0);
+    ASSERT_EQ(symlink("..", (source_ + "/up").c_str()), 0);
+    ASSERT_EQ(link((base_ + "/secret").c_str(), (source_ + "/hard").c_str()), 0);
+    ASSERT_EQ(mkfifo((source_ + "/fifo").c_str(), 0666), 0);
+    ASSERT_EQ(mknod((source_ + "/device").c_str(), S_IFCHR | 0666, makedev(1, 5)), 0);
+    Put(source_ + "/sparse", "");
+    ASSERT_EQ(truncate((source_ + "/sparse").c_str(), 100ll << 30), 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strncpy(address.sun_path, (source_ + "/socket").c_str(), sizeof(address.sun_path) - 1);
+    Fd socket_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(bind(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    Put(source_ + "/fine", "fine");
+    OutReport report = Copy();
+    EXPECT_EQ(report.files, 1u);
+    const std::map<std::string, std::string> expected = {
+        {"link", "symlink"},  {"up", "symlink"},    {"hard", "hard link"}, {"fifo", "fifo"},
+        {"device", "device"}, {"sparse", "sparse"}, {"socket", "socket"}};
+    EXPECT_EQ(Dropped(report), expected);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(target_), {}), 1);
+}
+
+TEST_F(OutCopy, BoundsAreAnswers) {
+    for (int i = 0; i < 6; ++i) Put(absl::StrCat(source_, "/f", i), "0123456789");
+    std::filesystem::create_directories(source_ + "/d/d/d/d");
+    Put(source_ + "/d/d/d/d/deep", "x");
+    OutReport size = Copy({.max_bytes = 35});
+    EXPECT_EQ(size.files, 4u);  // three of ten bytes and the deep one
+    EXPECT_EQ(size.dropped_count, 3u);
+    OutReport depth = Copy({.max_depth = 2});
+    EXPECT_EQ(Dropped(depth), (std::map<std::string, std::string>{{"d/d/d", "over the limit of depth"}}));
+    OutReport count = Copy({.max_entries = 3, .max_reported = 1});
+    EXPECT_LE(count.files, 3u);
+    EXPECT_GE(count.dropped_count, 1u);
+    EXPECT_EQ(count.dropped.size(), 1u);
+}
+
+TEST_F(OutCopy, TargetLinksLeadNowhere) {
+    std::filesystem::create_directories(base_ + "/elsewhere");
+    ASSERT_EQ(chmod((base_ + "/elsewhere").c_str(), 0777), 0);
+    Put(base_ + "/victim", "precious");
+    ASSERT_EQ(chmod((base_ + "/victim").c_str(), 0666), 0);
+    ASSERT_EQ(symlink((base_ + "/elsewhere").c_str(), (target_ + "/dir").c_str()), 0);
+    ASSERT_EQ(symlink((base_ + "/victim").c_str(), (target_ + "/file").c_str()), 0);
+    std::filesystem::create_directories(source_ + "/dir");
+    Put(source_ + "/dir/x", "x");
+    Put(source_ + "/file", "new");
+    OutReport report = Copy();
+    EXPECT_EQ(Dropped(report).count("dir"), 1u);
+    EXPECT_TRUE(std::filesystem::is_empty(base_ + "/elsewhere"));
+    EXPECT_EQ(Text(base_ + "/victim"), "precious");
+    EXPECT_EQ(Text(target_ + "/file"), "new");
+}
+
+TEST_F(OutCopy, WritesOnlyWhereTheCallerMay) {
+    ASSERT_EQ(chown(target_.c_str(), 0, 0), 0);
+    Put(source_ + "/file", "new");
+    OutReport report = Copy();
+    EXPECT_EQ(report.files, 0u);
+    EXPECT_EQ(Dropped(report), (std::map<std::string, std::string>{{"file", "target: Permission denied"}}));
+    EXPECT_TRUE(std::filesystem::is_empty(target_));
+}
+
+// One thread swaps a file for a link to a secret as fast as it can; no copy may hold it.
+TEST_F(OutCopy, SwapRace) {
+    Put(base_ + "/hidden", "secret");
+    Put(source_ + "/plain", "plain");
+    ASSERT_EQ(symlink((base_ + "/hidden").c_str(), (source_ + "/linked").c_str()), 0);
+    std::atomic<bool> stop{false};
+    std::thread swapper([&] {
+        while (!stop) {
+            (void)renameat2(AT_FDCWD, (source_ + "/plain").c_str(), AT_FDCWD, (source_ + "/linked").c_str(),
+                            RENAME_EXCHANGE);
+        }
+    });
+    uint32_t files = 0, refused = 0;
+    for (int i = 0; i < 2000; ++i) {
+        OutReport report = Copy();
+        files += report.files;
+        refused += static_cast<uint32_t>(report.dropped_count);
+        for (const char* name : {"/plain", "/linked"}) {
+            std::string text = Text(target_ + name);
+            ASSERT_THAT(text, testing::Not(testing::HasSubstr("secret"))) << name;
+        }
+    }
+    stop = true;
+    swapper.join();
+    EXPECT_GT(files, 0u);
+    EXPECT_GT(refused, 0u);
+}
+
+TEST_F(OutCopy, FromALiveSandboxAfterItsEnd) {
+    NativeSpec spec = MakeSpec({"probe", "write", "/out/result", "symlink", "/etc/passwd", "/out/link", "mkfifo",
+                                "/out/fifo", "truncate", "/out/bomb", "107374182400"});
+    auto sandbox = NativeSandbox::Create(std::move(spec));
+    ASSERT_TRUE(sandbox.ok()) << sandbox.status();
+    ASSERT_TRUE((*sandbox)->Release().ok());
+    ASSERT_EQ(*(*sandbox)->Wait(), 0);
+    ASSERT_TRUE((*sandbox)->Destroy().ok());
+    Fd target(open(target_.c_str(), O_RDONLY | O_CLOEXEC));
+    auto report = CopyOut((*sandbox)->out_fd(), target.get(), kCaller, kCaller);
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->files, 1u);
+    EXPECT_EQ(Text(target_ + "/result"), "data");
+    EXPECT_EQ(Dropped(*report), (std::map<std::string, std::string>{
+                                    {"link", "symlink"}, {"fifo", "fifo"}, {"bomb", "sparse"}}));
+}
+
+}  // namespace
+}  // namespace stockade::launch
