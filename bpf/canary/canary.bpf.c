@@ -45,7 +45,7 @@ int BPF_PROG(skc_exec) {
     struct skc_control *control = aimed_at_current();
     if (!control) return 0;
     __sync_fetch_and_add(&control->exec_hits, 1);
-    bpf_send_signal(0);
+    bpf_send_signal(SIGKILL);
     return 0;
 }
 
