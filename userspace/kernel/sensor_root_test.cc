@@ -1,0 +1,173 @@
+// The kernel side alone, without launcher or agent: a child in a cgroup of the test's own.
+#include "userspace/kernel/sensor.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "bpf/wire/exec.h"
+#include "userspace/kernel/probe.h"
+#include "userspace/policy/compile.h"
+#include "userspace/policy/parse.h"
+#include "userspace/policy/resolve.h"
+
+namespace stockade::kernel {
+namespace {
+
+constexpr char kPolicy[] = R"(
+apiVersion: stockade.dev/v1
+kind: SandboxPolicy
+metadata: {name: test}
+spec:
+  violation: deny
+  exec: {allow: [/usr/bin/true, /usr/bin/cat]}
+  files:
+    read: [/usr/**, /etc/passwd]
+    write: [/tmp/allowed/**]
+  network: {allow: []}
+  record: {exec: all, files: all, network: all}
+)";
+
+policy::CompiledPolicy CompileText(const std::string& text, const sk_hash_keys& keys) {
+    std::vector<policy::Diagnostic> diagnostics;
+    policy::PolicyLibrary library;
+    policy::ParseResult parsed = policy::ParseFiles({{"test.yaml", text}});
+    library.Add(std::move(parsed.policies), diagnostics);
+    auto resolved = library.Resolve("test", diagnostics);
+    for (const auto& d : diagnostics) std::cerr << d.message << "\n";
+    Fd root = *Fd::Open("/", O_PATH);
+    auto compiled = policy::Compile(*resolved, keys, {.root_fd = root.get()});
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return *std::move(compiled);
+}
+
+// A cgroup and a child in it that waits until Go, then runs `body` and exits with its result.
+class Child {
+  public:
+    explicit Child(const std::string& name, std::function<int()> body) {
+        auto report = Probe({.canaries = false});
+        dir_ = absl::StrCat(report->cgroup2_mount, "/", name, "_", getpid());
+        EXPECT_EQ(mkdir(dir_.c_str(), 0755), 0) << strerror(errno);
+        cgroup_ = *Fd::Open(dir_, O_RDONLY | O_DIRECTORY);
+        EXPECT_EQ(pipe2(pipe_, O_CLOEXEC), 0);
+        pid_ = fork();
+        if (pid_ == 0) {
+            char go;
+            close(pipe_[1]);
+            _exit(read(pipe_[0], &go, 1) == 1 ? body() : 99);
+        }
+        close(pipe_[0]);
+        Fd procs = *Fd::Open(dir_ + "/cgroup.procs", O_WRONLY);
+        EXPECT_TRUE(WriteAll(procs.get(), absl::StrCat(pid_)).ok());
+        pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+    }
+    int Go() {
+        EXPECT_EQ(write(pipe_[1], "g", 1), 1);
+        int status = 0;
+        waitpid(pid_, &status, 0);
+        pid_ = -1;
+        return status;
+    }
+    ~Child() {
+        if (pid_ > 0) {
+            kill(pid_, SIGKILL);
+            waitpid(pid_, nullptr, 0);
+        }
+        close(pipe_[1]);
+        rmdir(dir_.c_str());
+    }
+    std::string dir_;
+    Fd cgroup_, pidfd_;
+    int pipe_[2];
+    pid_t pid_ = -1;
+};
+
+int RunProgram(const char* program) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(program, program, "/etc/passwd", nullptr);
+        _exit(errno == EPERM ? 77 : 78);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
+    return WEXITSTATUS(status);
+}
+
+class SensorTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        auto sensor = Sensor::Create({.pin_dir = ""});
+        ASSERT_TRUE(sensor.ok()) << sensor.status();
+        sensor_ = *std::move(sensor);
+    }
+    int RunChild(std::function<int()> body) {
+        Child child("sk_sensor_test", std::move(body));
+        auto compiled = CompileText(kPolicy, sensor_->keys());
+        auto index = sensor_->PublishPolicy(compiled.cells);
+        EXPECT_TRUE(index.ok()) << index.status();
+        EXPECT_TRUE(sensor_->AttachNetwork(child.cgroup_.get()).ok());
+        auto ref = sensor_->BindSlot(
+            {.cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index});
+        EXPECT_TRUE(ref.ok()) << ref.status();
+        auto labelled = sensor_->Label(*ref, child.pidfd_.get());
+        EXPECT_TRUE(labelled.ok()) << labelled;
+        int status = child.Go();
+        (void)sensor_->PollRings(0, [&](Ring, std::span<const uint8_t> record) {
+            sk_head head;
+            memcpy(&head, record.data(), sizeof(head));
+            records_.push_back(head);
+        });
+        state_ = *sensor_->ReadState(*ref);
+        EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
+        return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    std::unique_ptr<Sensor> sensor_;
+    std::vector<sk_head> records_;
+    sk_state state_{};
+};
+
+TEST_F(SensorTest, AllowedProgramRuns) {
+    EXPECT_EQ(RunChild([] { return RunProgram("/usr/bin/true"); }), 0);
+    EXPECT_EQ(state_.violations[SK_SECTION_EXEC], 0u);
+    EXPECT_GE(state_.allowed[SK_SECTION_EXEC], 1u);
+}
+
+TEST_F(SensorTest, AllowedReadWorks) {
+    EXPECT_EQ(RunChild([] { return RunProgram("/usr/bin/cat"); }), 0);
+}
+
+TEST_F(SensorTest, OtherProgramDoesNotRun) {
+    int result = RunChild([] { return RunProgram("/usr/bin/id"); });
+    EXPECT_EQ(result, sensor_->backend() == Backend::kLsm ? 77 : 128 + SIGKILL);
+    EXPECT_EQ(state_.violations[SK_SECTION_EXEC], 1u);
+    bool told = false;
+    for (const sk_head& head : records_) told |= head.code == SK_CODE_EXEC_NOT_ALLOWED;
+    EXPECT_TRUE(told);
+}
+
+TEST_F(SensorTest, OtherFileIsNotRead) {
+    int result = RunChild([] {
+        int fd = open("/etc/shadow", O_RDONLY);
+        return fd < 0 && errno == EPERM ? 77 : 0;
+    });
+    EXPECT_EQ(result, sensor_->backend() == Backend::kLsm ? 77 : 128 + SIGKILL);
+    EXPECT_EQ(state_.violations[SK_SECTION_FILES], 1u);
+}
+
+TEST_F(SensorTest, VerdictCostsArePrinted) {
+    auto programs = sensor_->Programs();
+    ASSERT_TRUE(programs.ok());
+    for (const auto& program : *programs) {
+        std::cout << program.name << " " << program.verified_instructions << " instructions verified\n";
+        EXPECT_LT(program.verified_instructions, 1'000'000u);
+    }
+}
+
+}  // namespace
+}  // namespace stockade::kernel
