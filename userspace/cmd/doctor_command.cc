@@ -10,10 +10,10 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "bpf/wire/record.h"
 #include "userspace/base/fd.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/doctor_report.h"
+#include "userspace/kernel/pins.h"
 #include "userspace/kernel/probe_pins.h"
 
 namespace stockade {
@@ -50,7 +50,7 @@ bool AgentAnswers(const std::string& path) {
 }
 
 int Clean(const Flags& flags) {
-    auto stale = kernel::FindStalePins(flags.pin_dir, SK_RECORD_ABI);
+    auto stale = kernel::FindStalePins(flags.pin_dir, kernel::kPinAbi);
     if (!stale.ok()) {
         LogError("doctor --clean: ", stale.status().message());
         return kFailed;
