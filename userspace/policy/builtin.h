@@ -14,7 +14,7 @@ inline constexpr char kDenyAll[] = "deny-all";
 inline constexpr char kNetworkless[] = "networkless";
 
 // File name in positions of built-in documents.
-inline constexpr char kBuiltinFile[] = "(built-in)";
+inline constexpr char kBuiltinFile[] = "built-in";
 
 const std::vector<SandboxPolicy>& BuiltinPolicies();
 const char* BuiltinText();

@@ -4,17 +4,20 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
 
 namespace stockade::policy {
 namespace {
 
 // As much of a hostile text as a message shows.
-constexpr size_t kShownBytes = 120;
+constexpr size_t kShownBytes = 200;
 
 }  // namespace
 
 std::string Reader::Printable(absl::string_view text) {
-    std::string shown = absl::Utf8SafeCHexEscape(text.substr(0, kShownBytes));
+    // Quotes and backslashes are harmless here and part of what was written.
+    std::string shown = absl::StrReplaceAll(absl::Utf8SafeCHexEscape(text.substr(0, kShownBytes)),
+                                            {{"\\'", "'"}, {"\\\"", "\""}, {"\\\\", "\\"}});
     return text.size() > kShownBytes ? shown + "..." : shown;
 }
 
