@@ -51,10 +51,10 @@ using ArgvRedactor = std::function<int(std::vector<std::string>*)>;
 class Decoder {
   public:
     struct Options {
-        std::string node;
+        std::string node{};
         uint64_t wall_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_BOOTTIME
-        SandboxLookup lookup;         // unset: no sandbox is known
-        ArgvRedactor redact;          // unset: RedactArgv of redact.h
+        SandboxLookup lookup{};       // unset: no sandbox is known
+        ArgvRedactor redact{};        // unset: RedactArgv of redact.h
     };
     explicit Decoder(Options options);
 

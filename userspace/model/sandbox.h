@@ -36,10 +36,10 @@ std::string NewUlid();
 
 // Frozen at birth. Bounds: each event carries them.
 struct Labels {
-    std::string session;
-    std::string tool;
-    std::string trace;  // W3C traceparent, or empty
-    std::map<std::string, std::string> free;
+    std::string session{};
+    std::string tool{};
+    std::string trace{};  // W3C traceparent, or empty
+    std::map<std::string, std::string> free{};
 };
 inline constexpr size_t kMaxLabels = 32;
 inline constexpr size_t kMaxLabelKeyBytes = 128;   // a Kubernetes key is 63 + 1 + 63 at most
@@ -64,17 +64,17 @@ using CoverageTable = std::map<std::string, Cell, std::less<>>;
 
 struct PolicyRef {
     uint64_t id = 0;   // sk_policy_head.id
-    std::string name;
-    std::string hash;  // SHA-256, hex
+    std::string name{};
+    std::string hash{};  // SHA-256, hex
 };
 
 // All that an event says about its sandbox. Immutable: a change makes a new one.
 struct SandboxInfo {
-    SandboxId id;
-    Labels labels;
-    std::string runtime;              // native, runc ...
-    std::vector<PolicyRef> policies;  // newest first; older ones for records still on their way
-    CoverageTable coverage;
+    SandboxId id{};
+    Labels labels{};
+    std::string runtime{};              // native, runc ...
+    std::vector<PolicyRef> policies{};  // newest first; older ones for records still on their way
+    CoverageTable coverage{};
 };
 
 // Fills Event.sandbox.

@@ -52,14 +52,14 @@ struct Counter {
 class EventPath {
   public:
     struct Options {
-        std::string node;
+        std::string node{};
         uint64_t wall_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_BOOTTIME
-        decode::SandboxLookup lookup;
-        decode::ArgvRedactor redact;  // unset: the default patterns
-        Sequencer::Options sequence;
-        enrich::ProcessTree::Options tree;
-        SummaryTracker::Options summary;
-        ExportQueue::Options queue;
+        decode::SandboxLookup lookup{};
+        decode::ArgvRedactor redact{};  // unset: the default patterns
+        Sequencer::Options sequence{};
+        enrich::ProcessTree::Options tree{};
+        SummaryTracker::Options summary{};
+        ExportQueue::Options queue{};
     };
     explicit EventPath(Options options);
     // Flushes and closes the exporters. No call may be running.
