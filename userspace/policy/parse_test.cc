@@ -1,0 +1,168 @@
+#include "userspace/policy/parse.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/policy/yaml_tree.h"
+
+namespace stockade::policy {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kHead[] = "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec:\n";
+
+std::string Lines(const std::vector<Diagnostic>& diagnostics) {
+    return absl::StrJoin(diagnostics, "\n", [](std::string* out, const Diagnostic& d) { *out += ToString(d); });
+}
+
+std::string ErrorsOf(const std::string& spec) { return Lines(ParseFiles({{"t.yaml", absl::StrCat(kHead, spec)}}).diagnostics); }
+
+TEST(Parse, TheContractsExampleIsUnderstood) {
+    ParseResult parsed = ParseFiles({{"t.yaml", absl::StrCat(kHead, R"(  extends: [base]
+  selector: {matchLabels: {tool: exec_skill}}
+  mode: enforce
+  violation: kill-sandbox
+  exec: {allow: [/usr/bin/python3*], deny: ["**/bash"], libraries: [/opt/**], violation: deny}
+  files: {read: [/usr/**], write: [/out/**], deny: ["**/.ssh/**"]}
+  network:
+    allow:
+      - {cidr: 10.0.0.0/8, ports: [443, 8000-8100]}
+      - {name: "*.pypi.org", ports: [443]}
+      - {unix: /run/tool.sock}
+      - {unix: "@abstract"}
+    loopback: [8443, 8444]
+    host: [9000]
+    bind: [any]
+    uids: {1001: [{cidr: 0.0.0.0/0, ports: [443]}]}
+  dns: {mode: allowlist, resolvers: [127.0.0.53], allow: [pypi.org], budget: {zone: 256B}}
+  grants: [io_uring]
+  entered: observe
+  record: {exec: all, files: first}
+tests: {allow: [{read: /usr/x}], refuse: [{connect: "[2001:db8::1]:443", uid: 7}]}
+)")}});
+    EXPECT_EQ(Lines(parsed.diagnostics), "t.yaml:21:8: warning: dns: is not enforced yet");
+    ASSERT_EQ(parsed.policies.size(), 1u);
+    const SandboxPolicy& p = parsed.policies[0];
+    EXPECT_EQ(p.name, "t");
+    EXPECT_EQ(p.match_labels.at("tool"), "exec_skill");
+    EXPECT_EQ(p.violation, SK_VERDICT_KILL_SANDBOX);
+    EXPECT_EQ(p.exec->violation, SK_VERDICT_DENY);
+    EXPECT_EQ(p.exec->allow[0].at.line, 9);
+    ASSERT_EQ(p.network->allow.size(), 4u);
+    EXPECT_EQ(p.network->allow[0].lo, 10u << 24);
+    EXPECT_EQ(p.network->allow[0].ports[1].last, 8100);
+    EXPECT_TRUE(p.network->allow[3].abstract);
+    EXPECT_EQ(p.network->bind[0].ports.first, 0);
+    EXPECT_EQ(p.network->uids.at(1001)[0].bits, 0);
+    EXPECT_EQ(p.entered, SK_VERDICT_OBSERVE);
+    EXPECT_EQ(p.record[SK_SECTION_FILES], SK_RECORD_FIRST);
+    ASSERT_EQ(p.tests.size(), 2u);
+    EXPECT_FALSE(p.tests[1].expect_allowed);
+}
+
+TEST(Parse, EveryErrorOfEveryFileAtOnce) {
+    const std::string a = absl::StrCat(kHead, R"(  extend: [base]
+  mode: enfroce
+  exec:
+    allow: [usr/bin/x, "/a/**b", /x, /x]
+    alow: []
+  grants: [io_urin]
+  files: [/usr/**]
+  network:
+    allow:
+      - {cidr: 10.0.0.1/8}
+      - {name: A.example}
+      - {unix: /run/x, cidr: 1.2.3.4}
+      - {ports: [1]}
+      - {cidr: 1.2.3.4, ports: [70000]}
+)");
+    const std::string b = "kind: SandboxPolicy\nmetadata: {name: t}\nspec: {}\n---\n- 1\n";
+    EXPECT_EQ(Lines(ParseFiles({{"a.yaml", a}, {"b.yaml", b}}).diagnostics),
+              "a.yaml:5:3: error: unknown key 'extend' in spec; did you mean 'extends'?\n"
+              "a.yaml:6:9: error: unknown mode 'enfroce'; did you mean 'enforce'?\n"
+              "a.yaml:8:13: error: bad pattern 'usr/bin/x': it must start with '/' or with '**/'\n"
+              "a.yaml:8:24: error: bad pattern '/a/**b': '**' must be a whole component; write '/**/' or a single '*'\n"
+              "a.yaml:8:38: error: '/x' stands twice in exec.allow\n"
+              "a.yaml:9:5: error: unknown key 'alow' in exec; did you mean 'allow'?\n"
+              "a.yaml:10:12: error: unknown grant 'io_urin'; did you mean 'io_uring'?\n"
+              "a.yaml:11:10: error: files must be a map, not a list\n"
+              "a.yaml:14:16: error: '10.0.0.1/8' has address bits beyond its prefix; for the one address leave the '/8' out\n"
+              "a.yaml:15:16: error: bad name 'A.example': a lower-case host name, or '*.' and one\n"
+              "a.yaml:16:9: error: a network rule is one of cidr, name, unix; write two rules\n"
+              "a.yaml:17:9: error: a network rule needs one of cidr, name, unix\n"
+              "a.yaml:18:33: error: a port must be a number from 1 to 65535 or a range like 8000-8100, not '70000'\n"
+              "b.yaml:1:1: error: a SandboxPolicy lacks 'apiVersion'\n"
+              "b.yaml:2:18: error: duplicate policy name 't', first at a.yaml:3:18\n"
+              "b.yaml:5:1: error: a document must be a map, not a list");
+}
+
+TEST(Parse, DuplicateKeysAreErrors) {
+    EXPECT_EQ(ErrorsOf("  mode: enforce\n  mode: observe\n"), "t.yaml:6:3: error: duplicate key 'mode' in spec, first on line 5");
+}
+
+TEST(Parse, ForeignGlobsAreErrorsAndEscapesAreNot) {
+    EXPECT_THAT(ErrorsOf("  exec: {deny: ['/bin/{a,b}']}\n"), HasSubstr("'{' is not a wildcard here"));
+    EXPECT_EQ(ErrorsOf("  exec: {deny: ['/usr/bin/\\[']}\n"), "");
+    for (const char* bad : {"/a/../b", "/a/./b", "/a//b", "/a/", "**", "a"}) {
+        EXPECT_THAT(ErrorsOf(absl::StrCat("  exec: {deny: ['", bad, "']}\n")), HasSubstr("bad pattern")) << bad;
+    }
+}
+
+TEST(Parse, TypesAreNotGuessed) {
+    EXPECT_THAT(ErrorsOf("  network: {loopback: [x]}\n"), HasSubstr("a port must be a number"));
+    EXPECT_THAT(ErrorsOf("  network: {uids: {root: []}}\n"), HasSubstr("a uid must be a number"));
+    EXPECT_THAT(ErrorsOf("  exec: {allow: {a: b}}\n"), HasSubstr("exec.allow must be a list, not a map"));
+    EXPECT_THAT(ErrorsOf("  exec: {allow: [[/a]]}\n"), HasSubstr("must be a text, not a list"));
+    EXPECT_THAT(ErrorsOf("  mode: !!binary enforce\n"), HasSubstr("tags are not taken"));
+    EXPECT_THAT(ErrorsOf("  network: {allow: [{cidr: 1.2.3.4, ports: []}]}\n"), HasSubstr("ports must not be empty"));
+}
+
+TEST(Parse, AMappedAddressIsJudgedAsIPv4) {
+    StatusOr<NetworkRule> rule = ParseCidr("::ffff:10.0.0.0/104");
+    ASSERT_TRUE(rule.ok()) << rule.status();
+    EXPECT_EQ(rule->family, 4);
+    EXPECT_EQ(rule->bits, 8);
+    EXPECT_EQ(rule->lo, 10u << 24);
+    EXPECT_FALSE(ParseCidr("10.0.0.0/33").ok());
+    EXPECT_FALSE(ParseCidr("10.0.0").ok());
+}
+
+TEST(Parse, ABombOfAliasesEndsAtTheBound) {
+    std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+    for (int i = 1; i < 10; ++i) {
+        absl::StrAppend(&bomb, "a", i, ": &a", i, " [");
+        for (int k = 0; k < 10; ++k) absl::StrAppend(&bomb, k ? ", " : "", "*a", i - 1);
+        bomb += "]\n";
+    }
+    EXPECT_THAT(Lines(ParseFiles({{"bomb.yaml", bomb}}).diagnostics), HasSubstr("more than 200000 values"));
+}
+
+TEST(Parse, DepthSizeAndSyntaxAreAnswers) {
+    EXPECT_THAT(Lines(ParseFiles({{"f", std::string(100, '[') + std::string(100, ']')}}).diagnostics), HasSubstr("nested deeper than 32"));
+    EXPECT_THAT(Lines(ParseFiles({{"f", std::string(100000, '[')}}).diagnostics), HasSubstr("f:1:"));
+    EXPECT_THAT(Lines(ParseFiles({{"f", std::string(kMaxYamlBytes + 1, ' ')}}).diagnostics), HasSubstr("larger than"));
+    EXPECT_THAT(Lines(ParseFiles({{"f", "a: [b\n"}}).diagnostics), HasSubstr("not YAML"));
+    EXPECT_THAT(Lines(ParseFiles({{"f", ""}}).diagnostics), HasSubstr("no document"));
+    EXPECT_THAT(Lines(ParseFiles({{"f", "a: &x [*x]\n"}}).diagnostics), HasSubstr("f:1:"));
+}
+
+TEST(Parse, ControlBytesOfADocumentDoNotReachTheTerminal) {
+    const std::string errors = ErrorsOf("  mode: \"\\e[31mred\"\n");
+    EXPECT_EQ(errors.find('\x1b'), std::string::npos);
+    EXPECT_THAT(errors, HasSubstr("\\x1b"));
+}
+
+TEST(Parse, TestDocumentsOfTheirOwn) {
+    ParseResult parsed = ParseFiles({{"t", "apiVersion: stockade.dev/v1\nkind: SandboxPolicyTest\npolicy: python-tool\nallow: [{exec: /a}]\nrefuse: [{unix: \"@x\"}]\n"}});
+    EXPECT_EQ(Lines(parsed.diagnostics), "");
+    ASSERT_EQ(parsed.tests.size(), 1u);
+    EXPECT_EQ(parsed.tests[0].policy.text, "python-tool");
+    EXPECT_EQ(parsed.tests[0].cases.size(), 2u);
+    EXPECT_THAT(Lines(ParseFiles({{"t", "apiVersion: stockade.dev/v1\nkind: SandboxPolicyTst\n"}}).diagnostics), HasSubstr("did you mean 'SandboxPolicyTest'"));
+}
+
+}  // namespace
+}  // namespace stockade::policy
