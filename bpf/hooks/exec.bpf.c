@@ -2,15 +2,15 @@
 /* What may be executed, and what may be mapped as code. */
 #include "bpf/lib/exec.h"
 
-__noinline int exec_report(struct sk_case *c, __u32 old_tid, __u32 with_argv) {
+__noinline int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 with_argv) {
     if (!c) return 0;
-    RECORD_BEGIN(exec, EXEC, c);
+    RECORD_BEGIN(exec, EXEC, &c->base);
     path_fill(&record->path, c);
     struct task_struct *task = bpf_get_current_task_btf();
     record->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
     record->parent_start_boot_ns = BPF_CORE_READ(task, real_parent, group_leader, start_boottime);
     record->old_tid = old_tid;
-    record->role = c->role;
+    record->role = c->base.role;
     if (with_argv) {
         unsigned long start = BPF_CORE_READ(task, mm, arg_start);
         __u64 len = BPF_CORE_READ(task, mm, arg_end) - start;

@@ -4,11 +4,11 @@
  * not judged. Directory hooks need CONFIG_SECURITY_PATH. */
 #include "bpf/lib/file.h"
 
-__noinline int file_report(struct sk_case *c, __u32 open_flags, __s32 error) {
+__noinline int file_report(struct sk_path_case *c, __u32 open_flags, __s32 error) {
     if (!c) return 0;
-    RECORD_BEGIN(file, FILE, c);
+    RECORD_BEGIN(file, FILE, &c->base);
     path_fill(&record->path, c);
-    record->op = c->op;
+    record->op = c->base.op;
     record->open_flags = open_flags;
     record->error = error;
     RECORD_END();
@@ -19,7 +19,7 @@ __noinline int file_report(struct sk_case *c, __u32 open_flags, __s32 error) {
  * bits; twice on overlayfs. SOURCE do_dentry_open. COVERAGE not O_PATH, which gives no access. */
 SEC("lsm/file_open")
 int BPF_PROG(file_open_chk, struct file *file, int ret) {
-    struct sk_case *c = ret ? NULL : case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
+    struct sk_path_case *c = ret ? NULL : case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
     return c ? file_opened(c, file, 0) : ret;
 }
 

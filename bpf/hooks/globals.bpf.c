@@ -7,4 +7,5 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct sk_hash_keys keys = {};
 const volatile __u8 backend = 0;
 const volatile __u8 program_set = 0;
+const volatile __u8 cgroup_signal = 0;
 __u32 present_slot = 0;

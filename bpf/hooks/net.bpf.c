@@ -61,7 +61,7 @@ static __always_inline bool prefix_listed(void *policy, const struct sk_policy_v
 __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
     if (!c || !address) return 0;
     struct sk_policy_view view;
-    void *policy = policy_open(c->query.policy_index, &view);
+    void *policy = policy_open(c->policy_index, &view);
     struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
     if (!head) return 0;
     if (loopback(address) && (word_listed(policy, &view, SK_KEY_LOOPBACK, address->port) ||
@@ -82,7 +82,7 @@ __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
 __noinline int net_bindable(struct sk_case *c, struct sk_address *address) {
     if (!c || !address) return 0;
     struct sk_policy_view view;
-    void *policy = policy_open(c->query.policy_index, &view);
+    void *policy = policy_open(c->policy_index, &view);
     if (!policy) return 0;
     if (address->port == 0) return 1;
     return word_listed(policy, &view, SK_KEY_LOOPBACK, address->port) ||
@@ -90,17 +90,40 @@ __noinline int net_bindable(struct sk_case *c, struct sk_address *address) {
            word_listed(policy, &view, SK_KEY_BIND, 0);
 }
 
-static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address *address, __u32 op, __u32 code) {
-    struct sk_case *c = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
-    if (!c) return 1;
+/* The sandbox by the caller's cgroup: before 6.18 programs of this kind may not ask for task storage.
+ * A labelled task in another cgroup is condemned, so the two agree. */
+static __always_inline bool net_open(struct sk_case *c) {
+    struct sk_config *conf = config_get();
+    if (!conf || !conf->live_slots) return false;
+    struct task_struct *task = bpf_get_current_task_btf();
+    __u32 number = slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels);
+    struct sk_slot *slot = number ? bpf_map_lookup_elem(&slots, &number) : NULL;
+    if (!slot) return false;
+    case_fill(c, number, slot->generation, SK_SECTION_NETWORK, SK_POWER_REFUSE);
     c->by = SK_BACKEND_CGROUP;
-    c->op = op;
-    c->query.path_hash = address->hi * 31 + address->lo * 7 + address->port;
-    if (c->code == SK_CODE_OK) {
-        bool listed = op == SK_NET_BIND ? net_bindable(c, address) : net_listed(c, address);
-        c->code = listed ? SK_CODE_OK : code;
+    return true;
+}
+
+/* 1 = let the call go on, 0 = EPERM: the results of a cgroup program. Where it cannot send a signal,
+ * the caller is marked and dies at the end of this very call (`signal`), or by the agent's hand. */
+static __always_inline int net_settle(struct sk_case *c, struct sk_address *address, __u64 cookie,
+                                      __u64 type_protocol) {
+    case_settle(c);
+    if (c->ring) net_report(c, address, cookie, type_protocol);
+    if (c->kill) net_kill();
+    return c->refuse ? 0 : 1;
+}
+
+static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address *address, __u32 op, __u32 code) {
+    struct sk_case c = {};
+    if (!net_open(&c)) return 1;
+    c.op = op;
+    c.path_hash = address->hi * 31 + address->lo * 7 + address->port;
+    if (c.code == SK_CODE_OK) {
+        bool listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);
+        c.code = listed ? SK_CODE_OK : code;
     }
-    return net_settle(c, address, bpf_get_socket_cookie(ctx), type_protocol(ctx->type, ctx->protocol));
+    return net_settle(&c, address, bpf_get_socket_cookie(ctx), type_protocol(ctx->type, ctx->protocol));
 }
 
 static __always_inline int net_call4(struct bpf_sock_addr *ctx, __u32 op, __u32 code) {
@@ -142,15 +165,14 @@ int net_bind6(struct bpf_sock_addr *ctx) { return net_call6(ctx, SK_NET_BIND, SK
  * seccomp of the launcher). SOURCE inet_create. */
 SEC("cgroup/sock_create")
 int net_sock_create(struct bpf_sock *ctx) {
-    struct sk_case *c = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
-    if (!c) return 1;
+    struct sk_case c = {};
+    if (!net_open(&c)) return 1;
     struct sk_address none = {.family = ctx->family};
     __u32 grant = socket_grant(ctx->family, ctx->type, ctx->protocol);
-    c->by = SK_BACKEND_CGROUP;
-    c->op = SK_NET_SOCKET;
-    if (c->code == SK_CODE_OK) {
-        if (grant == ~0U) return 1;
-        if (!case_granted(c, grant & 63)) c->code = SK_CODE_SOCKET_NOT_ALLOWED;
+    c.op = SK_NET_SOCKET;
+    if (c.code == SK_CODE_OK) {
+        if (grant == SK_NO_GRANT) return 1;
+        if (!case_granted(&c, grant & 63)) c.code = SK_CODE_SOCKET_NOT_ALLOWED;
     }
-    return net_settle(c, &none, 0, type_protocol(ctx->type, ctx->protocol));
+    return net_settle(&c, &none, 0, type_protocol(ctx->type, ctx->protocol));
 }

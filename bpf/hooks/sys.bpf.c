@@ -52,7 +52,7 @@ static __always_inline bool sys_doomed(struct sk_case *c, struct task_struct *ta
     return true;
 }
 
-static __always_inline int sys_open(struct sk_case *c, long fd) {
+static __always_inline int sys_open(struct sk_path_case *c, long fd) {
     struct file *file = (struct file *)file_of_fd(fd);
     if (!file) {
         count_error(SK_ERROR_FD_READ);
@@ -61,57 +61,56 @@ static __always_inline int sys_open(struct sk_case *c, long fd) {
     return file_opened(c, file, 0);
 }
 
-static __always_inline int sys_map(struct sk_case *c, struct pt_regs *regs) {
+static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs) {
     if (!(regs_arg2(regs) & PROT_EXEC) || (__s32)regs_arg4(regs) < 0) return 0;
     struct file *file = (struct file *)file_of_fd(regs_arg4(regs));
     if (!file) return 0;
-    c->query.mnt = (__u64)BPF_CORE_READ(file, f_path.mnt);
-    c->query.dentry = (__u64)BPF_CORE_READ(file, f_path.dentry);
-    c->section = SK_SECTION_EXEC;
-    c->role = SK_EXEC_MAPPED;
+    case_file(c, file);
+    c->base.section = SK_SECTION_EXEC;
+    c->base.role = SK_EXEC_MAPPED;
     object_judge(c, SK_OP_MAP);
-    if (c->code == SK_CODE_OK) return 0;
-    case_settle(c);
-    if (c->ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
-    return case_finish(c);
+    if (c->base.code == SK_CODE_OK) return 0;
+    case_settle(&c->base);
+    if (c->base.ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
+    return case_finish(&c->base);
 }
 
 /* A call that returns no object: reported as the caller wrote it, with the section's verdict open. */
-static __always_inline int sys_path(struct sk_case *c, struct sk_call call, __u64 path) {
-    c->op = call.op;
-    c->power = SK_POWER_SEE;
-    c->flags |= SK_RECORD_UNVERIFIED;
-    c->query.path_hash = path;
-    case_settle(c);
-    if (c->ring) written_report(c, path, 0);
+static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, __u64 path) {
+    c->base.op = call.op;
+    c->base.power = SK_POWER_SEE;
+    c->base.flags |= SK_RECORD_UNVERIFIED;
+    c->base.path_hash = path;
+    case_settle(&c->base);
+    if (c->base.ring) written_report(&c->base, path, 0);
     return 0;
 }
 
 /* Refused by another lock: Landlock and mode bits say EACCES, seccomp and capabilities EPERM, a
  * read-only mount EROFS. Which of two it was is for user space, which knows the policy. */
-static __always_inline int sys_refused(struct sk_case *c, struct sk_call call, __u64 path, long error) {
-    c->op = call.class == SK_CALL_OPEN ? SK_FILE_OPEN_READ : call.op;
-    c->code = SK_CODE_OTHER_LOCK;
-    c->power = SK_POWER_SEE;
-    c->verdict = SK_VERDICT_DENY;
-    c->outcome = SK_OUTCOME_PREVENTED;
-    c->flags |= SK_RECORD_UNVERIFIED;
-    c->lock = error == -EROFS ? SK_LOCK_MOUNT : error == -EACCES ? SK_LOCK_LANDLOCK : SK_LOCK_SECCOMP;
-    refused_settle(c);
-    if (!c->ring) return 0;
-    if (call.class == SK_CALL_ESCAPE) return escape_report(c, error, 0);
-    return written_report(c, path, -error);
+static __always_inline int sys_refused(struct sk_path_case *c, struct sk_call call, __u64 path, long error) {
+    c->base.op = call.class == SK_CALL_OPEN ? SK_FILE_OPEN_READ : call.op;
+    c->base.code = SK_CODE_OTHER_LOCK;
+    c->base.power = SK_POWER_SEE;
+    c->base.verdict = SK_VERDICT_DENY;
+    c->base.outcome = SK_OUTCOME_PREVENTED;
+    c->base.flags |= SK_RECORD_UNVERIFIED;
+    c->base.lock = error == -EROFS ? SK_LOCK_MOUNT : error == -EACCES ? SK_LOCK_LANDLOCK : SK_LOCK_SECCOMP;
+    refused_settle(&c->base);
+    if (!c->base.ring) return 0;
+    if (call.class == SK_CALL_ESCAPE) return escape_report(&c->base, error, 0);
+    return written_report(&c->base, path, -error);
 }
 
-static __always_inline int sys_escape(struct sk_case *c, struct sk_call call, struct pt_regs *regs) {
-    if (case_granted(c, call.grant & 63)) return 0;
-    c->section = SK_SECTION_ESCAPE;
-    c->power = SK_POWER_KILL_AFTER;
-    c->code = SK_CODE_ESCAPE;
-    c->op = call.op;
-    case_settle(c);
-    if (c->ring) escape_report(c, regs_arg0(regs), 0);
-    return case_finish(c);
+static __always_inline int sys_escape(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs) {
+    if (case_granted(&c->base, call.grant & 63)) return 0;
+    c->base.section = SK_SECTION_ESCAPE;
+    c->base.power = SK_POWER_KILL_AFTER;
+    c->base.code = SK_CODE_ESCAPE;
+    c->base.op = call.op;
+    case_settle(&c->base);
+    if (c->base.ring) escape_report(&c->base, regs_arg0(regs), 0);
+    return case_finish(&c->base);
 }
 
 static __always_inline struct sk_call call_of_regs(struct task_struct *task, struct pt_regs *regs) {
@@ -132,9 +131,9 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     if (!conf || !conf->live_slots) return 0;
     struct sk_call call = call_of_regs(task, regs);
     if (call.class == SK_CALL_NONE && !below_sandbox(task)) return 0;
-    struct sk_case *c = case_load(SK_SECTION_FILES, SK_POWER_KILL_AFTER);
-    if (!c || sys_doomed(c, task)) return 0;
-    if (c->entered || call.class == SK_CALL_NONE) return 0;
+    struct sk_path_case *c = case_load(SK_SECTION_FILES, SK_POWER_KILL_AFTER);
+    if (!c || sys_doomed(&c->base, task)) return 0;
+    if (c->base.entered || call.class == SK_CALL_NONE) return 0;
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
     if (ret < 0 && call.class != SK_CALL_NONE)
         return other_lock(ret) && call.class != SK_CALL_MAP ? sys_refused(c, call, path, ret) : 0;

@@ -18,8 +18,15 @@ struct sk_path_query {
     __u32 leaf_meta;   /* out: meta word of the state the whole path ends in */
     __u32 slots;       /* components and mount crossings; 0 of hash = a crossing */
     __u64 fingerprint; /* of the sequence counts of the first walk */
-    __u64 path_hash;   /* of all components; tells paths apart for `record: first` */
-    __u64 at_dentry;   /* set by path_slot */
+    __u64 path_hash;   /* of all components */
+    /* Cursor of the loops over the levels. In this memory and not on the stack: what is read back
+     * from here is a number to the verifier, so that every level looks alike to it. */
+    __u64 at_dentry;
+    __u64 at_mnt;
+    __u64 at_top;      /* root dentry of at_mnt */
+    __u64 at_print;    /* fingerprint so far */
+    __u32 race;
+    int result;        /* of the loop: SK_PATH_ERR_*, 0, or 1 = the evaluation needs a name */
     __u64 hash[SK_PATH_SLOTS];
     /* the automaton between two steps */
     __u32 left;        /* slots not yet eaten, leaf = slot 0 */
@@ -41,32 +48,39 @@ enum sk_power {
 enum sk_ring { SK_RING_NONE = 0, SK_RING_TELEMETRY = 1, SK_RING_VIOLATION = 2 };
 
 struct sk_case {
-    struct sk_path_query query; /* path subjects fill dentry and mnt; others leave it */
     __u64 policy_id;
+    __u64 grants;
+    __u64 root_dentry;  /* where the sandbox's paths start */
+    __u64 path_hash;    /* tells objects apart for `record: first` */
+    __u32 policy_index; /* read once per verdict */
+    __u32 policy_flags;
     __u32 slot;
     __u32 generation;
+    __u32 entered; /* SK_LABEL_STARTING, SK_LABEL_ENTERED or 0 */
     __u32 code;    /* enum sk_code; set by the subject between open and settle */
+    __u32 op;      /* of the subject: part of `record: first` and of the record */
     __u8 section;
     __u8 power;    /* enum sk_power */
+    __u8 by;       /* enum sk_backend that judges */
+    __u8 role;     /* of the subject: enum sk_exec_role */
+    __u8 entered_rule; /* sk_policy_head.entered */
     __u8 verdict;  /* the rest is set by settle */
     __u8 outcome;
+    __u8 lock;
     __u8 flags;    /* SK_RECORD_* */
     __u8 ring;     /* enum sk_ring; NONE = no record */
     __u8 refuse;   /* return -EPERM */
     __u8 kill;     /* SIGKILL the caller */
-    __u8 lock;
-    __u8 by;       /* enum sk_backend that judges */
-    __u8 role;     /* of the subject: enum sk_exec_role */
-    __u8 entered_rule; /* sk_policy_head.entered */
-    __u32 entered; /* SK_LABEL_STARTING, SK_LABEL_ENTERED or 0 */
-    __u32 pad2;
-    __u64 grants;
-    __u32 policy_flags;
-    __u32 op;      /* of the subject: part of `record: first` and of the record */
+};
+
+/* A case about an object that has a path. */
+struct sk_path_case {
+    struct sk_case base;
+    struct sk_path_query query;
 };
 
 /* Value of the map `tasks`. The label comes first: the agent writes it through a pidfd. */
 struct sk_task {
     struct sk_label label;
-    struct sk_case scratch;
+    struct sk_path_case scratch;
 };

@@ -8,10 +8,6 @@
 enum sk_eval_need { SK_NEED_ANYGLOB = 1, SK_NEED_STATE_GLOB = 2 };
 enum sk_eval_done { SK_DONE_ANYGLOB = 1, SK_DONE_STATE_GLOB = 2 };
 
-/* The verifier knows constants and splits its states by them, past a million instructions here.
- * Adding a number that it cannot see merges them again. */
-__u64 opaque_zero;
-
 /* Names outside the automaton: their bits hold wherever they stand. */
 static __always_inline __u32 eval_anyname(void *policy, const struct sk_policy_view *view, __u64 h,
                                           bool leaf) {
@@ -27,96 +23,110 @@ static __always_inline __u32 eval_needs(__u32 flags, __u32 meta, bool leaf, bool
     return need;
 }
 
+struct sk_eval {
+    struct sk_path_query *query;
+    void *policy;
+    struct sk_policy_view view;
+};
+
+/* One component; 1 = the leaf is reached, or a name's bytes are needed. */
+static int eval_step(__u32 i, struct sk_eval *eval) {
+    struct sk_path_query *query = eval->query;
+    if (query->left == 0) return 1;
+    __u32 at = slot_index(query->left - 1), state = query->state, meta = query->meta, flags = eval->view.flags;
+    __u64 h = query->hash[at], entry = 0;
+    if (!h) {
+        query->left = at;
+        return 0;
+    }
+    if (!query->done && (flags & SK_POLICY_ANYNAME))
+        query->bits |= eval_anyname(eval->policy, &eval->view, h, at == 0);
+    if (meta & SK_META_EDGES) entry = policy_entry(eval->policy, &eval->view, edge_key(h, state));
+    query->need = eval_needs(flags, meta, at == 0, !entry, query->done);
+    if (query->need) {
+        query->result = 1;
+        return 1;
+    }
+    query->done = 0;
+    query->left = at;
+    if (!entry && (meta & SK_META_STAR))
+        entry = policy_entry(eval->policy, &eval->view, edge_key(SK_HASH_STAR, state));
+    if (entry) {
+        query->state = entry_next(entry);
+        query->meta = entry_meta(entry);
+    } else if (!(meta & SK_META_SELF)) {
+        query->state = SK_STATE_DEAD;
+        query->meta = 0;
+    }
+    return 0;
+}
+
 /* Eats components until the leaf (returns 0) or until a glob needs a name's bytes (returns 1,
  * query->need says which). */
 __noinline int path_eval(struct sk_path_query *query) {
     if (!query) return SK_PATH_ERR_READ;
-    struct sk_policy_view view;
-    void *policy = policy_open(query->policy_index, &view);
-    if (!policy) return SK_PATH_ERR_POLICY;
-    __u32 state = query->state, meta = query->meta, bits = query->bits, left = query->left;
-    __u32 done = query->done, flags = view.flags;
-    __u64 zero = opaque_zero;
-    for (int i = 0; i < SK_PATH_SLOTS; i++) {
-        keep(i);
-        if (left == 0) break;
-        __u32 at = slot_index(left - 1);
-        __u64 h = query->hash[at];
-        if (!h) {
-            left = at;
-            continue;
-        }
-        state += zero, meta += zero, bits += zero, done += zero, flags += zero;
-        if (!done && (flags & SK_POLICY_ANYNAME)) bits |= eval_anyname(policy, &view, h, at == 0);
-        __u64 entry = 0;
-        if (meta & SK_META_EDGES) entry = policy_entry(policy, &view, edge_key(h, state));
-        entry += zero, meta += zero, done += zero, flags += zero, bits += zero;
-        __u32 need = eval_needs(flags, meta, at == 0, !entry, done);
-        need += zero;
-        if (need) {
-            query->state = state, query->meta = meta, query->bits = bits, query->left = left;
-            query->need = need;
-            query->done = done;
-            return 1;
-        }
-        done = 0;
-        left = at;
-        if (!entry && (meta & SK_META_STAR))
-            entry = policy_entry(policy, &view, edge_key(SK_HASH_STAR, state));
-        if (entry) {
-            state = entry_next(entry);
-            meta = entry_meta(entry);
-        } else if (!(meta & SK_META_SELF)) {
-            state = SK_STATE_DEAD;
-            meta = 0;
-        }
-    }
-    query->left = left;
-    query->leaf_meta = meta;
-    query->bits = (bits | meta) & SK_VERDICT_MASK;
+    struct sk_eval eval = {.query = query};
+    eval.policy = policy_open(query->policy_index, &eval.view);
+    if (!eval.policy) return SK_PATH_ERR_POLICY;
+    query->result = 0;
+    bpf_loop(SK_PATH_SLOTS + 1, eval_step, &eval, 0);
+    if (query->result) return 1;
+    query->leaf_meta = query->meta;
+    query->bits = (query->bits | query->meta) & SK_VERDICT_MASK;
     return 0;
 }
 
-/* Runs a byte DFA over a name. The class of globs that match it, 0 = none, below 0 = unknown. */
-static __always_inline int glob_word(void *policy, const struct sk_policy_view *view,
-                                     union sk_cell *classes, __u64 word, __u32 *row) {
-    for (int i = 0; i < 8; i++) {
+struct sk_glob {
+    void *policy;
+    union sk_cell *classes;
+    __u64 name;
+    __u32 glob_cell;
+    __u32 len;
+    __u32 row;
+    int result;
+};
+
+/* Eight bytes of a name through the byte DFA; 1 = enough. */
+static int glob_step(__u32 i, struct sk_glob *glob) {
+    __u32 offset = i * 8, part = glob->len - offset, row = glob->row;
+    __u64 word = 0;
+    if (offset >= glob->len) return 1;
+    if (part > 8) part = 8;
+    keep(part);
+    glob->result = SK_PATH_ERR_READ;
+    if (part > 8) return 1;
+    if (bpf_probe_read_kernel(&word, part, (void *)glob->name + offset)) return 1;
+    glob->result = SK_PATH_ERR_POLICY;
+    for (int k = 0; k < 8; k++) {
         __u32 byte = word & 255;
         word >>= 8;
-        if (!byte) return 0;
-        union sk_cell *cell = policy_cell(policy, view->glob_cell + *row);
-        if (!cell) return -1;
-        *row = cell->row[classes->classes[byte] & (SK_GLOB_CLASSES - 1)];
-        if (!*row) return 0;
+        if (!byte) break;
+        union sk_cell *cell = policy_cell(glob->policy, glob->glob_cell + row);
+        if (!cell) return 1;
+        row = cell->row[glob->classes->classes[byte] & (SK_GLOB_CLASSES - 1)];
+        if (!row) break;
     }
-    return 0;
+    glob->row = row;
+    glob->result = 0;
+    return row == 0;
 }
 
+/* The class of globs that match a dentry's name, 0 = none, below 0 = unknown. NAME_MAX is 255. */
 __noinline int glob_run(__u64 dentry, __u32 policy_index, __u32 row) {
     struct sk_policy_view view;
-    void *policy = policy_open(policy_index, &view);
-    if (!policy) return SK_PATH_ERR_POLICY;
-    union sk_cell *classes = policy_cell(policy, SK_CLASS_CELL);
-    if (!classes) return SK_PATH_ERR_POLICY;
-    __u32 len = 0;
-    if (bpf_core_read(&len, sizeof(len), &((struct dentry *)dentry)->d_name.len) || len > 255)
-        return SK_PATH_ERR_READ;
-    __u64 name = 0, zero = opaque_zero;
-    if (bpf_core_read(&name, sizeof(name), &((struct dentry *)dentry)->d_name.name)) return SK_PATH_ERR_READ;
-    for (int k = 0; k < 32; k++) {
-        keep(k);
-        __u32 offset = k * 8, part = len - offset;
-        __u64 word = 0;
-        if (offset >= len || !row) break;
-        if (part > 8) part = 8;
-        keep(part);
-        if (part > 8) return SK_PATH_ERR_READ;
-        if (bpf_probe_read_kernel(&word, part, (void *)name + offset)) return SK_PATH_ERR_READ;
-        row += zero;
-        if (glob_word(policy, &view, classes, word, &row)) return SK_PATH_ERR_POLICY;
-    }
-    if (!row) return 0;
-    union sk_cell *cell = policy_cell(policy, view.glob_cell + row);
+    struct sk_glob glob = {.row = row};
+    glob.policy = policy_open(policy_index, &view);
+    if (!glob.policy) return SK_PATH_ERR_POLICY;
+    glob.classes = policy_cell(glob.policy, SK_CLASS_CELL);
+    if (!glob.classes) return SK_PATH_ERR_POLICY;
+    glob.glob_cell = view.glob_cell;
+    struct dentry *from = (struct dentry *)dentry;
+    if (bpf_core_read(&glob.len, sizeof(glob.len), &from->d_name.len) || glob.len > 255) return SK_PATH_ERR_READ;
+    if (bpf_core_read(&glob.name, sizeof(glob.name), &from->d_name.name)) return SK_PATH_ERR_READ;
+    bpf_loop(32, glob_step, &glob, 0);
+    if (glob.result) return glob.result;
+    if (!glob.row) return 0;
+    union sk_cell *cell = policy_cell(glob.policy, view.glob_cell + glob.row);
     return cell ? cell->row[SK_GLOB_END] : SK_PATH_ERR_POLICY;
 }
 
@@ -159,24 +169,34 @@ __noinline int path_glob(struct sk_path_query *query) {
     return 0;
 }
 
-static __always_inline int path_try(struct sk_path_query *query, __u32 start_meta) {
-    int rc = path_walk(query);
-    if (rc) return rc;
+struct sk_try {
+    struct sk_path_query *query;
+    __u32 start_meta;
+    int result;
+};
+
+/* Each component can stop the evaluation at most once. */
+static int glob_level(__u32 i, struct sk_try *try) {
+    try->result = path_glob(try->query);
+    if (!try->result) try->result = path_eval(try->query);
+    return try->result <= 0;
+}
+
+/* One walk, evaluation and recheck; 1 = no race, so enough. */
+static int path_try(__u32 i, struct sk_try *try) {
+    struct sk_path_query *query = try->query;
+    try->result = path_walk(query);
+    if (try->result) return try->result != SK_PATH_ERR_RACE;
     query->state = SK_STATE_START;
-    query->meta = start_meta;
+    query->meta = try->start_meta;
     query->bits = 0;
     query->left = query->slots;
     query->done = 0;
-    rc = path_eval(query);
-    /* Each component can stop the evaluation at most once. */
-    for (int i = 0; i < SK_PATH_SLOTS && rc > 0; i++) {
-        keep(i);
-        rc = path_glob(query);
-        if (rc) return rc;
-        rc = path_eval(query);
-    }
-    if (rc) return rc > 0 ? SK_PATH_ERR_DEEP : rc;
-    return path_recheck(query);
+    try->result = path_eval(query);
+    if (try->result > 0) bpf_loop(SK_PATH_SLOTS, glob_level, try, 0);
+    if (try->result > 0) try->result = SK_PATH_ERR_DEEP;
+    if (!try->result) try->result = path_recheck(query);
+    return try->result != SK_PATH_ERR_RACE;
 }
 
 /* 0 and query->bits, or an SK_PATH_ERR_*. */
@@ -184,11 +204,9 @@ __noinline int path_query(struct sk_path_query *query) {
     if (!query) return SK_PATH_ERR_READ;
     struct sk_policy_view view;
     if (!policy_open(query->policy_index, &view)) return SK_PATH_ERR_POLICY;
-    int rc = SK_PATH_ERR_RACE;
-    for (int i = 0; i < SK_PATH_RETRIES && rc == SK_PATH_ERR_RACE; i++) {
-        keep(i);
-        rc = path_try(query, view.start_meta);
-    }
+    struct sk_try try = {.query = query, .start_meta = view.start_meta};
+    bpf_loop(SK_PATH_RETRIES, path_try, &try, 0);
+    int rc = try.result;
     if (rc == SK_PATH_ERR_RACE) count_error(SK_ERROR_WALK_RACE);
     if (rc == SK_PATH_ERR_DEEP) count_error(SK_ERROR_WALK_DEEP);
     if (rc == SK_PATH_ERR_READ) count_error(SK_ERROR_WALK_READ);

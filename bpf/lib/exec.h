@@ -6,68 +6,65 @@
 
 #define PROT_EXEC 0x4
 
-int exec_report(struct sk_case *c, __u32 old_tid, __u32 with_argv);
+int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 with_argv);
 /* `entered:` decides over a task from outside; a starting one is judged by the policy as any. */
-static __always_inline void exec_judge(struct sk_case *c, struct file *file) {
-    c->query.mnt = (__u64)BPF_CORE_READ(file, f_path.mnt);
-    c->query.dentry = (__u64)BPF_CORE_READ(file, f_path.dentry);
-    if ((c->entered & SK_LABEL_ENTERED) && c->code == SK_CODE_OK) {
-        if (c->entered_rule == SK_VERDICT_DENY) {
-            c->section = SK_SECTION_ENTERED;
-            c->code = SK_CODE_ENTERED;
-        } else if (c->entered_rule == SK_VERDICT_OBSERVE) {
-            c->flags |= SK_RECORD_OBSERVE;
+static __always_inline void exec_judge(struct sk_path_case *c, struct file *file) {
+    case_file(c, file);
+    if ((c->base.entered & SK_LABEL_ENTERED) && c->base.code == SK_CODE_OK) {
+        if (c->base.entered_rule == SK_VERDICT_DENY) {
+            c->base.section = SK_SECTION_ENTERED;
+            c->base.code = SK_CODE_ENTERED;
+        } else if (c->base.entered_rule == SK_VERDICT_OBSERVE) {
+            c->base.flags |= SK_RECORD_OBSERVE;
         }
     }
     object_judge(c, SK_OP_EXEC);
 }
 
 static __always_inline int exec_refuse(struct linux_binprm *bprm) {
-    struct sk_case *c = case_load(SK_SECTION_EXEC, SK_POWER_REFUSE);
+    struct sk_path_case *c = case_load(SK_SECTION_EXEC, SK_POWER_REFUSE);
     if (!c) return 0;
     exec_judge(c, bprm->file);
-    if (bprm->interp != bprm->filename) c->role = SK_EXEC_INTERPRETER;
-    if (c->code == SK_CODE_OK) return 0; /* recorded when it has worked, by exec_enter */
-    case_settle(c);
-    if (c->ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
-    return case_finish(c);
+    if (bprm->interp != bprm->filename) c->base.role = SK_EXEC_INTERPRETER;
+    if (c->base.code == SK_CODE_OK) return 0; /* recorded when it has worked, by exec_enter */
+    case_settle(&c->base);
+    if (c->base.ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
+    return case_finish(&c->base);
 }
 
 /* After its first execve a task that started or entered is a task of the sandbox like others. */
-static __always_inline void exec_adopt(struct sk_case *c) {
-    if (!c->entered || ((c->entered & SK_LABEL_ENTERED) && c->entered_rule == SK_VERDICT_OBSERVE)) return;
+static __always_inline void exec_adopt(struct sk_path_case *c) {
+    if (!c->base.entered || ((c->base.entered & SK_LABEL_ENTERED) && c->base.entered_rule == SK_VERDICT_OBSERVE)) return;
     struct sk_task *mine = task_current();
-    if (mine) mine->label.generation = c->generation;
+    if (mine) mine->label.generation = c->base.generation;
 }
 
 static __always_inline int exec_enter(struct task_struct *task, int old_tid, struct linux_binprm *bprm) {
-    struct sk_case *c = case_load(SK_SECTION_EXEC, SK_POWER_KILL);
+    struct sk_path_case *c = case_load(SK_SECTION_EXEC, SK_POWER_KILL);
     if (!c) return 0;
     if (backend == SK_BACKEND_LSM) { /* judged by exec_refuse; here it has worked */
-        c->code = SK_CODE_OK;
-        c->query.mnt = (__u64)BPF_CORE_READ(bprm, file, f_path.mnt);
-        c->query.dentry = (__u64)BPF_CORE_READ(bprm, file, f_path.dentry);
+        c->base.code = SK_CODE_OK;
+        case_file(c, BPF_CORE_READ(bprm, file));
     } else {
         exec_judge(c, bprm->file);
     }
-    case_settle(c);
+    case_settle(&c->base);
     exec_adopt(c);
-    if ((c->entered & SK_LABEL_ENTERED) && !c->ring) c->ring = SK_RING_VIOLATION; /* each session is reported */
-    if (c->ring) exec_report(c, old_tid, 1);
-    case_finish(c);
+    if ((c->base.entered & SK_LABEL_ENTERED) && !c->base.ring) c->base.ring = SK_RING_VIOLATION; /* each session is reported */
+    if (c->base.ring) exec_report(c, old_tid, 1);
+    case_finish(&c->base);
     return 0;
 }
 
 static __always_inline int exec_map_refuse(struct file *file, unsigned long prot) {
     if (!(prot & PROT_EXEC) || !file) return 0;
-    struct sk_case *c = case_open(SK_SECTION_EXEC, SK_POWER_REFUSE);
+    struct sk_path_case *c = case_open(SK_SECTION_EXEC, SK_POWER_REFUSE);
     if (!c || (BPF_CORE_READ(file, f_mode) & FMODE_BACKING)) return 0;
-    c->query.mnt = (__u64)BPF_CORE_READ(file, f_path.mnt);
-    c->query.dentry = (__u64)BPF_CORE_READ(file, f_path.dentry);
-    c->role = SK_EXEC_MAPPED;
+    case_file(c, file);
+    c->base.role = SK_EXEC_MAPPED;
     object_judge(c, SK_OP_MAP);
-    if (c->code == SK_CODE_OK) return 0;
-    case_settle(c);
-    if (c->ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
-    return case_finish(c);
+    if (c->base.code == SK_CODE_OK) return 0;
+    case_settle(&c->base);
+    if (c->base.ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
+    return case_finish(&c->base);
 }

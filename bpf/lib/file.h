@@ -5,37 +5,35 @@
 #include "bpf/wire/file.h"
 
 /* One record for all file operations; written once, in file.bpf.c. */
-int file_report(struct sk_case *c, __u32 open_flags, __s32 error);
+int file_report(struct sk_path_case *c, __u32 open_flags, __s32 error);
 
 /* Record and refusal of a case whose path was judged. */
-static __always_inline int file_settle(struct sk_case *c, __u32 open_flags) {
-    case_settle(c);
-    if (c->ring) file_report(c, open_flags, 0);
-    return case_finish(c);
+static __always_inline int file_settle(struct sk_path_case *c, __u32 open_flags) {
+    case_settle(&c->base);
+    if (c->base.ring) file_report(c, open_flags, 0);
+    return case_finish(&c->base);
 }
 
 /* Judges an opened file; `power` by the hook. Opens for execve are judged as exec. */
-static __always_inline int file_opened(struct sk_case *c, struct file *file, __u32 op) {
+static __always_inline int file_opened(struct sk_path_case *c, struct file *file, __u32 op) {
     __u32 mode = BPF_CORE_READ(file, f_mode), flags = BPF_CORE_READ(file, f_flags), ops = 0;
     if ((flags & FMODE_EXEC) || (mode & (FMODE_PATH | FMODE_BACKING))) return 0;
     if (mode & FMODE_READ) ops |= SK_OP_READ;
     if (mode & FMODE_WRITE) ops |= SK_OP_WRITE;
-    c->query.mnt = (__u64)BPF_CORE_READ(file, f_path.mnt);
-    c->query.dentry = (__u64)BPF_CORE_READ(file, f_path.dentry);
+    case_file(c, file);
     unsigned short kind = BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT;
-    c->op = op ? op : ops & SK_OP_WRITE ? SK_FILE_OPEN_WRITE : kind == S_IFDIR ? SK_FILE_READDIR : SK_FILE_OPEN_READ;
+    c->base.op = op ? op : ops & SK_OP_WRITE ? SK_FILE_OPEN_WRITE : kind == S_IFDIR ? SK_FILE_READDIR : SK_FILE_OPEN_READ;
     object_judge(c, ops);
-    if (c->code == SK_CODE_ESCAPE) c->section = SK_SECTION_ESCAPE;
+    if (c->base.code == SK_CODE_ESCAPE) c->base.section = SK_SECTION_ESCAPE;
     return file_settle(c, flags);
 }
 
 /* An operation that writes at a path: directory entry or inode, named by mount and dentry. */
 static __always_inline int file_change(struct vfsmount *mnt, struct dentry *dentry, __u32 op, __u32 flags) {
-    struct sk_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
+    struct sk_path_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
     if (!c) return 0;
-    c->query.mnt = (__u64)mnt;
-    c->query.dentry = (__u64)dentry;
-    c->op = op;
+    case_dentry(c, mnt, dentry);
+    c->base.op = op;
     object_judge(c, SK_OP_WRITE);
     return file_settle(c, flags);
 }
@@ -43,15 +41,14 @@ static __always_inline int file_change(struct vfsmount *mnt, struct dentry *dent
 /* Source or target of a rename. A directory below which the policy denies something stays where
  * it is: moved away, its contents would have other names. */
 static __always_inline int file_move(struct vfsmount *mnt, struct dentry *dentry) {
-    struct sk_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
+    struct sk_path_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
     if (!c) return 0;
-    c->query.mnt = (__u64)mnt;
-    c->query.dentry = (__u64)dentry;
-    c->op = SK_FILE_RENAME;
+    case_dentry(c, mnt, dentry);
+    c->base.op = SK_FILE_RENAME;
     object_judge(c, SK_OP_WRITE);
-    if (c->code == SK_CODE_OK && (c->query.leaf_meta & SK_META_DENY_BELOW)) {
+    if (c->base.code == SK_CODE_OK && (c->query.leaf_meta & SK_META_DENY_BELOW)) {
         struct inode *inode = BPF_CORE_READ(dentry, d_inode);
-        if (inode && (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFDIR) c->code = SK_CODE_RENAME_OVER_DENY;
+        if (inode && (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFDIR) c->base.code = SK_CODE_RENAME_OVER_DENY;
     }
     return file_settle(c, 0);
 }
@@ -59,11 +56,10 @@ static __always_inline int file_move(struct vfsmount *mnt, struct dentry *dentry
 /* The source of a link: its new name must not give what its old one does not, so reading it must
  * be allowed as writing is; a name outside the allow list cannot be brought in. */
 static __always_inline int file_link_source(struct vfsmount *mnt, struct dentry *dentry) {
-    struct sk_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
+    struct sk_path_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
     if (!c) return 0;
-    c->query.mnt = (__u64)mnt;
-    c->query.dentry = (__u64)dentry;
-    c->op = SK_FILE_LINK;
+    case_dentry(c, mnt, dentry);
+    c->base.op = SK_FILE_LINK;
     object_judge(c, SK_OP_READ | SK_OP_WRITE);
     return file_settle(c, 0);
 }

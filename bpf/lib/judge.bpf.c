@@ -79,7 +79,7 @@ static __always_inline bool telemetry_token(struct sk_state *state) {
 
 static __always_inline bool first_seen(struct sk_case *c) {
     struct sk_first_key key = {
-        .path_hash = c->query.path_hash ^ ((__u64)c->op << 56),
+        .path_hash = c->path_hash ^ ((__u64)c->op << 56),
         .slot = c->slot,
         .generation = c->generation,
     };
@@ -113,7 +113,7 @@ __noinline int case_settle(struct sk_case *c) {
     c->ring = SK_RING_NONE;
     __u32 slot = c->slot;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
-    void *policy = policy_map(c->query.policy_index);
+    void *policy = policy_map(c->policy_index);
     struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
     if (!state) { /* a slot number that no label can have */
         c->refuse = c->power == SK_POWER_REFUSE;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /* From "the policy does not list it" to what happens: verdict, record, refusal, signal.
  *
- *   struct sk_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
- *   if (!c) return 0;                      in no sandbox, or not judged
- *   c->code = ...;                         SK_CODE_OK or the reason
- *   case_settle(c);                        verdict, counters, condemnation
- *   if (c->ring) <subject>_report(c, ...); record
- *   return case_finish(c);                 signal; 0 or -EPERM
+ *   struct sk_path_case *c = case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
+ *   if (!c) return 0;                           in no sandbox, or not judged
+ *   c->base.code = ...;                         SK_CODE_OK or the reason
+ *   case_settle(&c->base);                      verdict, counters, condemnation
+ *   if (c->base.ring) <subject>_report(c, ...); record
+ *   return case_finish(&c->base);               signal; 0 or -EPERM
  */
 #pragma once
 #include "bpf/lib/path.h"
@@ -30,19 +30,19 @@ static __always_inline void case_slot(struct sk_case *c) {
     __u32 number = c->slot;
     struct sk_slot *slot = bpf_map_lookup_elem(&slots, &number);
     struct sk_state *state = bpf_map_lookup_elem(&states, &number);
-    c->query.policy_index = SK_MAX_POLICIES;
-    c->query.root_dentry = 0;
+    c->policy_index = SK_MAX_POLICIES;
+    c->root_dentry = 0;
     if (!slot || !state || slot->generation != c->generation || slot->state == SK_SLOT_FREE) {
         count_error(SK_ERROR_SLOT_STALE);
     } else {
-        c->query.policy_index = *(volatile __u32 *)&slot->policy_index;
-        c->query.root_dentry = slot->root_dentry;
+        c->policy_index = *(volatile __u32 *)&slot->policy_index;
+        c->root_dentry = slot->root_dentry;
         if (state->condemned_ns) c->code = SK_CODE_CONDEMNED;
     }
 }
 
 static __always_inline void case_policy(struct sk_case *c) {
-    void *policy = policy_map(c->query.policy_index);
+    void *policy = policy_map(c->policy_index);
     struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
     if (!head) {
         count_error(SK_ERROR_POLICY_MISSING);
@@ -58,15 +58,12 @@ static __always_inline void case_policy(struct sk_case *c) {
     c->entered_rule = head->entered;
 }
 
-/* The current task's case, with slot, policy and grants; NULL = in no sandbox. */
-static __always_inline struct sk_case *case_load(__u8 section, __u8 power) {
-    struct sk_task *mine = task_current();
-    if (!mine) return NULL;
-    struct sk_case *c = &mine->scratch;
-    c->slot = mine->label.slot;
-    c->generation = mine->label.generation & SK_GENERATION_MASK;
-    c->entered = mine->label.generation & SK_LABEL_UNJUDGED;
-    c->query.path_hash = 0;
+/* Fills a case for the sandbox that a label names. */
+static __always_inline void case_fill(struct sk_case *c, __u32 slot, __u32 generation, __u8 section, __u8 power) {
+    c->slot = slot;
+    c->generation = generation & SK_GENERATION_MASK;
+    c->entered = generation & SK_LABEL_UNJUDGED;
+    c->path_hash = 0;
     c->section = section;
     c->power = power;
     c->code = SK_CODE_OK;
@@ -78,13 +75,21 @@ static __always_inline struct sk_case *case_load(__u8 section, __u8 power) {
     c->lock = SK_LOCK_BPF;
     case_slot(c);
     case_policy(c);
+}
+
+/* The current task's case, with slot, policy and grants; NULL = in no sandbox. */
+static __always_inline struct sk_path_case *case_load(__u8 section, __u8 power) {
+    struct sk_task *mine = task_current();
+    if (!mine) return NULL;
+    struct sk_path_case *c = &mine->scratch;
+    case_fill(&c->base, mine->label.slot, mine->label.generation, section, power);
     return c;
 }
 
 /* The same, but a task that came from outside is not judged before its next execve. */
-static __always_inline struct sk_case *case_open(__u8 section, __u8 power) {
-    struct sk_case *c = case_load(section, power);
-    return c && (!c->entered || c->code != SK_CODE_OK) ? c : NULL;
+static __always_inline struct sk_path_case *case_open(__u8 section, __u8 power) {
+    struct sk_path_case *c = case_load(section, power);
+    return c && (!c->base.entered || c->base.code != SK_CODE_OK) ? c : NULL;
 }
 
 static __always_inline bool case_granted(const struct sk_case *c, __u32 grant) {

@@ -20,8 +20,9 @@ static __always_inline void condemn(__u32 slot, __u32 code) {
 static __always_inline struct sk_case *label_current(void) {
     struct sk_task *mine = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
     if (!mine || !mine->label.slot) return NULL;
-    struct sk_case *c = case_load(SK_SECTION_EXEC, SK_POWER_SEE);
-    if (!c) return NULL;
+    struct sk_path_case *whole = case_load(SK_SECTION_EXEC, SK_POWER_SEE);
+    if (!whole) return NULL;
+    struct sk_case *c = &whole->base;
     c->code = SK_CODE_OK;
     c->verdict = SK_VERDICT_ALLOW;
     c->outcome = SK_OUTCOME_DONE;
@@ -30,7 +31,7 @@ static __always_inline struct sk_case *label_current(void) {
 }
 
 static __always_inline __u32 exec_record_level(const struct sk_case *c) {
-    void *policy = policy_map(c->query.policy_index);
+    void *policy = policy_map(c->policy_index);
     struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
     return head ? head->record[SK_SECTION_EXEC] : SK_RECORD_VIOLATIONS;
 }

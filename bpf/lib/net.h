@@ -59,13 +59,20 @@ static __always_inline void address6(struct sk_address *out, __u32 w0, __u32 w1,
  * their own, so the initial one's number is it. */
 static __always_inline __u64 net_uid(struct task_struct *task) { return BPF_CORE_READ(task, cred, euid.val); }
 
-/* 1 = let the call go on, 0 = EPERM: the results of a cgroup program. */
-static __always_inline int net_settle(struct sk_case *c, struct sk_address *address, __u64 cookie,
-                                      __u64 type_protocol) {
-    case_settle(c);
-    if (c->ring) net_report(c, address, cookie, type_protocol);
-    return case_finish(c) ? 0 : 1;
+/* SINCE 6.18 programs on cgroups may send signals; set at load by a probe. */
+extern const volatile __u8 cgroup_signal;
+
+static __always_inline void net_kill(void) {
+    if (cgroup_signal) {
+        count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
+        return;
+    }
+    __u64 files = (__u64)BPF_CORE_READ(bpf_get_current_task_btf(), files), now = bpf_ktime_get_boot_ns();
+    bpf_map_update_elem(&doomed_files, &files, &now, BPF_ANY);
 }
+
+/* The socket needs none: inet TCP, UDP, MPTCP; unix; netlink route. */
+#define SK_NO_GRANT (~0U)
 
 static __always_inline __u64 type_protocol(__u32 type, __u32 protocol) {
     return ((__u64)type << 32) | protocol;
@@ -75,16 +82,16 @@ static __always_inline __u64 type_protocol(__u32 type, __u32 protocol) {
  * by name where it has one. */
 static __always_inline __u32 socket_grant(__u32 family, __u32 type, __u32 protocol) {
     type &= 0xf;
-    if (family == AF_UNIX) return ~0U;
-    if (family == AF_NETLINK) return protocol == NETLINK_ROUTE ? ~0U : SK_GRANT_NETLINK;
+    if (family == AF_UNIX) return SK_NO_GRANT;
+    if (family == AF_NETLINK) return protocol == NETLINK_ROUTE ? SK_NO_GRANT : SK_GRANT_NETLINK;
     if (family == 17) return SK_GRANT_PACKET_SOCKET;
     if (family == 38) return SK_GRANT_AF_ALG;
     if (family == 40) return SK_GRANT_VSOCK;
     if (family != AF_INET && family != AF_INET6) return SK_GRANT_OTHER_SOCKET;
     if (type == SOCK_RAW) return SK_GRANT_RAW_SOCKET;
     if (type == SOCK_PACKET) return SK_GRANT_PACKET_SOCKET;
-    if (type == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP)) return ~0U;
-    if (type == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP)) return ~0U;
+    if (type == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP)) return SK_NO_GRANT;
+    if (type == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP)) return SK_NO_GRANT;
     if (protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6) return SK_GRANT_PING_SOCKET;
     if (protocol == IPPROTO_SCTP) return SK_GRANT_SCTP;
     return SK_GRANT_OTHER_SOCKET;

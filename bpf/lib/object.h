@@ -25,15 +25,22 @@
 #define S_IFIFO 0010000
 #define S_IFSOCK 0140000
 
-static __always_inline void case_path(struct sk_case *c, const struct path *path) {
-    c->query.mnt = (__u64)path->mnt;
-    c->query.dentry = (__u64)path->dentry;
+/* What the case is about: the path of an open file, or a dentry below a mount. */
+static __always_inline void case_dentry(struct sk_path_case *c, struct vfsmount *mnt, struct dentry *dentry) {
+    c->query.mnt = (__u64)mnt;
+    c->query.dentry = (__u64)dentry;
+    c->query.policy_index = c->base.policy_index;
+    c->query.root_dentry = c->base.root_dentry;
+}
+
+static __always_inline void case_file(struct sk_path_case *c, struct file *file) {
+    case_dentry(c, BPF_CORE_READ(file, f_path.mnt), BPF_CORE_READ(file, f_path.dentry));
 }
 
 static __always_inline bool bits_allow(__u32 bits, __u32 op) {
     return (bits & op) == op && !((bits >> SK_DENY_SHIFT) & op);
 }
 
-/* What the policy says of the case's path, for each operation in `ops`; sets c->code on a refusal.
+/* What the policy says of the case's path, for each operation in `ops`; sets the code on a refusal.
  * Global: verified once. */
-int object_judge(struct sk_case *c, __u32 ops);
+int object_judge(struct sk_path_case *c, __u32 ops);

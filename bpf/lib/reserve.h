@@ -67,7 +67,7 @@ static __always_inline void count_lost(__u32 slot, __u32 site) {
 
 #define RECORD_END() bpf_ringbuf_submit(record, 0)
 
-static __always_inline void path_fill(struct sk_path *out, struct sk_case *c) {
+static __always_inline void path_fill(struct sk_path *out, struct sk_path_case *c) {
     struct dentry *dentry = (struct dentry *)c->query.dentry;
     struct inode *inode = BPF_CORE_READ(dentry, d_inode);
     out->inode = BPF_CORE_READ(inode, i_ino);

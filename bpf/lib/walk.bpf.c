@@ -44,78 +44,118 @@ static __always_inline __u64 hash_view(const struct sk_dentry_view *view, __u64 
     return hash_long(dentry_name(dentry), view->len);
 }
 
+struct sk_loop {
+    struct sk_path_query *query;
+    struct sk_path *out;
+};
+
+static __always_inline void cursor_start(struct sk_path_query *query, int result) {
+    query->at_dentry = query->dentry;
+    query->at_mnt = query->mnt;
+    query->at_top = mount_root(query->mnt);
+    query->at_print = 0;
+    query->race = 0;
+    query->result = result;
+}
+
+/* From the root of a mount to where it is mounted. False: it hangs nowhere. */
+static __always_inline bool cursor_cross(struct sk_path_query *query) {
+    __u64 dentry = 0, vfsmount = query->at_mnt;
+    if (!mount_step(&vfsmount, &dentry)) return false;
+    query->at_dentry = dentry;
+    query->at_mnt = vfsmount;
+    query->at_top = mount_root(vfsmount);
+    return true;
+}
+
+/* One level of path_walk; 1 = enough. */
+static int walk_step(__u32 i, struct sk_loop *loop) {
+    struct sk_path_query *query = loop->query;
+    __u32 at = slot_index(i);
+    __u64 dentry = query->at_dentry;
+    if (dentry == query->root_dentry) {
+        query->slots = at;
+        query->result = query->race ? SK_PATH_ERR_RACE : 0;
+        return 1;
+    }
+    if (dentry == query->at_top) {
+        query->hash[at] = 0;
+        if (cursor_cross(query)) return 0;
+        query->result = SK_PATH_ERR_UNREACHABLE;
+        return 1;
+    }
+    struct sk_dentry_view view;
+    query->result = SK_PATH_ERR_READ;
+    if (dentry_load(&view, dentry)) return 1;
+    if (view.parent == dentry) {
+        query->result = SK_PATH_ERR_UNREACHABLE;
+        return 1;
+    }
+    __u64 h = hash_view(&view, dentry);
+    if (!h) return 1;
+    compiler_barrier();
+    query->race |= (view.seq & 1) | (view.seq ^ dentry_seq(dentry));
+    query->at_print = query->at_print * 5 + view.seq;
+    query->hash[at] = h;
+    query->path_hash = (query->path_hash ^ h) * SK_EDGE_SPREAD;
+    query->at_dentry = view.parent;
+    query->result = SK_PATH_ERR_DEEP;
+    return 0;
+}
+
 __noinline int path_walk(struct sk_path_query *query) {
     if (!query) return SK_PATH_ERR_READ;
-    __u64 dentry = query->dentry, vfsmount = query->mnt, root = query->root_dentry;
-    __u64 top = mount_root(vfsmount), fingerprint = 0, path_hash = 0;
-    __u32 race = 0;
-    for (int i = 0; i < SK_PATH_SLOTS; i++) {
-        keep(i);
-        if (dentry == root) {
-            query->slots = i;
-            query->fingerprint = fingerprint;
-            query->path_hash = path_hash;
-            return race ? SK_PATH_ERR_RACE : 0;
-        }
-        if (dentry == top) {
-            if (!mount_step(&vfsmount, &dentry)) return SK_PATH_ERR_UNREACHABLE;
-            top = mount_root(vfsmount);
-            query->hash[i] = 0;
-            continue;
-        }
-        struct sk_dentry_view view;
-        if (dentry_load(&view, dentry)) return SK_PATH_ERR_READ;
-        if (view.parent == dentry) return SK_PATH_ERR_UNREACHABLE;
-        __u64 h = hash_view(&view, dentry);
-        if (!h) return SK_PATH_ERR_READ;
-        compiler_barrier();
-        race |= (view.seq & 1) | (view.seq ^ dentry_seq(dentry));
-        fingerprint = fingerprint * 5 + view.seq;
-        query->hash[i] = h;
-        path_hash = (path_hash ^ h) * SK_EDGE_SPREAD;
-        dentry = view.parent;
+    struct sk_loop loop = {.query = query};
+    cursor_start(query, SK_PATH_ERR_DEEP);
+    query->path_hash = 0;
+    bpf_loop(SK_PATH_SLOTS, walk_step, &loop, 0);
+    query->fingerprint = query->at_print;
+    return query->result;
+}
+
+static int recheck_step(__u32 i, struct sk_loop *loop) {
+    struct sk_path_query *query = loop->query;
+    __u64 dentry = query->at_dentry;
+    if (dentry == query->root_dentry) return 1;
+    if (dentry == query->at_top) {
+        if (cursor_cross(query)) return 0;
+        query->result = SK_PATH_ERR_UNREACHABLE;
+        return 1;
     }
-    return SK_PATH_ERR_DEEP;
+    query->at_print = query->at_print * 5 + dentry_seq(dentry);
+    query->at_dentry = dentry_parent(dentry);
+    return 0;
 }
 
 /* The second look at the sequence counts: all as in the walk means that every (name, parent)
  * pair was valid at one instant between the two. */
 __noinline int path_recheck(struct sk_path_query *query) {
     if (!query) return SK_PATH_ERR_READ;
-    __u64 dentry = query->dentry, vfsmount = query->mnt, root = query->root_dentry;
-    __u64 top = mount_root(vfsmount), fingerprint = 0;
-    for (int i = 0; i < SK_PATH_SLOTS; i++) {
-        keep(i);
-        if (dentry == root) break;
-        if (dentry == top) {
-            if (!mount_step(&vfsmount, &dentry)) return SK_PATH_ERR_UNREACHABLE;
-            top = mount_root(vfsmount);
-            continue;
-        }
-        fingerprint = fingerprint * 5 + dentry_seq(dentry);
-        dentry = dentry_parent(dentry);
-    }
-    return fingerprint == query->fingerprint ? 0 : SK_PATH_ERR_RACE;
+    struct sk_loop loop = {.query = query};
+    cursor_start(query, 0);
+    bpf_loop(SK_PATH_SLOTS, recheck_step, &loop, 0);
+    if (query->result) return query->result;
+    return query->at_print == query->fingerprint ? 0 : SK_PATH_ERR_RACE;
 }
 
-/* The dentry that the walk had in slot `at`. */
+static int slot_step(__u32 i, struct sk_loop *loop) {
+    struct sk_path_query *query = loop->query;
+    if (query->at_dentry != query->at_top) {
+        query->at_dentry = dentry_parent(query->at_dentry);
+        return 0;
+    }
+    if (cursor_cross(query)) return 0;
+    query->result = SK_PATH_ERR_UNREACHABLE;
+    return 1;
+}
+
+/* query->at_dentry = what the walk had in slot `at`. */
 __noinline int path_slot(struct sk_path_query *query, __u32 at) {
     if (!query) return SK_PATH_ERR_READ;
-    __u64 dentry = query->dentry, vfsmount = query->mnt, top = mount_root(vfsmount);
-    for (int i = 0; i < SK_PATH_SLOTS; i++) {
-        keep(i);
-        if (at == 0) break;
-        at--;
-        if (dentry == top) {
-            if (!mount_step(&vfsmount, &dentry)) return SK_PATH_ERR_UNREACHABLE;
-            top = mount_root(vfsmount);
-        } else {
-            dentry = dentry_parent(dentry);
-        }
-    }
-    /* Through memory: a global function returns a number, and the verifier knows a pointer here. */
-    query->at_dentry = dentry;
-    return 0;
+    struct sk_loop loop = {.query = query};
+    cursor_start(query, 0);
+    bpf_loop(slot_index(at), slot_step, &loop, 0);
+    return query->result;
 }
 
 /* Appends one component to a record's path. 0 = it fitted. */
@@ -134,32 +174,34 @@ __noinline int record_component(struct sk_path *out, __u64 dentry) {
     return 0;
 }
 
+static int record_step(__u32 i, struct sk_loop *loop) {
+    struct sk_path_query *query = loop->query;
+    __u64 dentry = query->at_dentry;
+    query->result = 0;
+    if (dentry == query->root_dentry) return 1;
+    if (dentry == query->at_top) {
+        if (cursor_cross(query)) return 0;
+        loop->out->flags |= SK_PATH_UNREACHABLE;
+        return 1;
+    }
+    query->result = SK_PATH_ERR_DEEP;
+    if (record_component(loop->out, dentry)) return 1;
+    __u64 parent = dentry_parent(dentry);
+    if (parent == dentry) {
+        loop->out->flags |= SK_PATH_UNREACHABLE;
+        query->result = 0;
+        return 1;
+    }
+    query->at_dentry = parent;
+    return 0;
+}
+
 __noinline int path_record(struct sk_path *out, struct sk_path_query *query) {
     if (!out || !query) return 0;
-    __u64 dentry = query->dentry, vfsmount = query->mnt, root = query->root_dentry;
-    __u64 top = mount_root(vfsmount);
-    for (int i = 0; i < SK_PATH_SLOTS; i++) {
-        keep(i);
-        if (dentry == root) return 0;
-        if (dentry == top) {
-            if (!mount_step(&vfsmount, &dentry)) {
-                out->flags |= SK_PATH_UNREACHABLE;
-                return 0;
-            }
-            top = mount_root(vfsmount);
-            continue;
-        }
-        query->at_dentry = dentry; /* a pointer to the verifier, a number when read back */
-        compiler_barrier();
-        if (record_component(out, query->at_dentry)) break;
-        __u64 parent = dentry_parent(dentry);
-        if (parent == dentry) {
-            out->flags |= SK_PATH_UNREACHABLE;
-            return 0;
-        }
-        dentry = parent;
-    }
-    out->flags |= SK_PATH_TRUNCATED;
+    struct sk_loop loop = {.query = query, .out = out};
+    cursor_start(query, SK_PATH_ERR_DEEP);
+    bpf_loop(SK_PATH_SLOTS, record_step, &loop, 0);
+    if (query->result) out->flags |= SK_PATH_TRUNCATED;
     return 0;
 }
 

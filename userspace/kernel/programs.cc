@@ -71,6 +71,9 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
     rodata->keys.seed = options.keys.seed;
     rodata->backend = options.backend == Backend::kLsm ? SK_BACKEND_LSM : SK_BACKEND_SIGNAL;
     rodata->program_set = static_cast<uint8_t>(std::stoul(programs->set_id_.substr(0, 2), nullptr, 16));
+    // A helper is there for some program types and not for others; libbpf tries it out.
+    rodata->cgroup_signal = libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_FUNC_send_signal, nullptr) == 1 &&
+                            libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SOCK, BPF_FUNC_send_signal, nullptr) == 1;
     bpf_program* program;
     bpf_object__for_each_program(program, programs->object()) {
         bool wanted = (options.backend == Backend::kLsm || !IsLsm(program)) &&
