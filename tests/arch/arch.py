@@ -18,6 +18,7 @@ MAX_LINES = 500
 # BPF_OBJ_NAME_LEN is 16 with the final zero (include/uapi/linux/bpf.h); the kernel cuts the rest.
 MAX_BPF_NAME = 15
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+TEST_FILE = re.compile(r'_(test|fuzz|benchmark)\.cc$')
 # Top-level folders by which a quoted include is one of ours.
 OURS = ('bpf', 'userspace', 'exporters', 'tests', 'vmtests')
 
@@ -84,6 +85,8 @@ def check_edges(tree):
         if source_room not in table.ROOMS or source_room == target_room:
             continue
         allowed = table.ROOMS[source_room]
+        if TEST_FILE.search(name):
+            allowed = allowed | table.TEST_EDGES.get(source_room, set())
         if target_room is None:
             yield f'{name}:{number}: "{target}" is in no room'
         elif target_room in ('tests', 'vmtests'):

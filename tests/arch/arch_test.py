@@ -17,6 +17,8 @@ CLEAN = {
     'userspace/model/event.h': '#include "userspace/base/status.h"\n#include "bpf/wire/kinds.h"\n',
     'userspace/kernel/sensor.cc': '#include <bpf/libbpf.h>\n#include "bpf/stockade.skel.h"\n#include "userspace/model/event.h"\n',
     'userspace/pipeline/run.cc': '#include "exporters/exporter.h"\n',
+    'userspace/kernel/sensor_root_test.cc': '#include "userspace/policy/parse.h"\n',
+    'userspace/policy/parse.h': '',
     'exporters/exporter.h': '#include "userspace/model/event.h"\n',
     'bpf/wire/kinds.h': '\n',
     'bpf/hooks/exec.bpf.c': '#include <bpf/bpf_helpers.h>\n#include "bpf/wire/kinds.h"\n'
@@ -31,6 +33,8 @@ FAULTS = [
     ('Rooms', 'userspace/util/x.h', ''),
     ('Rooms', 'userspace/stray.h', ''),
     ('Edges', 'userspace/model/a.cc', '#include "userspace/kernel/sensor.h"\n'),
+    ('Edges', 'userspace/kernel/a.cc', '#include "userspace/policy/parse.h"\n'),
+    ('Edges', 'userspace/model/a_test.cc', '#include "userspace/policy/parse.h"\n'),
     ('Edges', 'userspace/base/a.cc', '  #  include "userspace/model/event.h"\n'),
     ('Edges', 'userspace/pipeline/a.cc', '#include "exporters/kafka/kafka.h"\n'),
     ('Edges', 'userspace/cmd/a.cc', '#include "tests/live/helper.h"\n'),

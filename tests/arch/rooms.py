@@ -39,6 +39,14 @@ ROOMS = {
     'vmtests': {'userspace/base'},
 }
 
+# More edges for the tests, fuzzers and benchmarks of a room (x_test.cc and its like); they count for cycles too.
+TEST_EDGES = {
+    # A test of the verdicts in the kernel reads its policies as people write them.
+    'userspace/kernel': {'userspace/policy'},
+    # A test of the whole path ends in a real exporter.
+    'userspace/pipeline': {'exporters'},
+}
+
 # Third-party headers -> the rooms that may include them. What is not listed is free.
 LIBRARIES = {
     # All of libbpf in one room, so that no other can hold a map or a program. (bpf/ itself uses the helpers' headers.)
