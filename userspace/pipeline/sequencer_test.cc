@@ -1,0 +1,160 @@
+#include "userspace/pipeline/sequencer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stockade::pipeline {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr uint64_t kMs = 1'000'000;
+
+class SequencerTest : public testing::Test {
+  protected:
+    void Add(uint64_t seq, uint32_t slot = 1) {
+        auto event = std::make_unique<v1::Event>();
+        event->set_kernel_seq(seq);
+        event->mutable_sandbox()->set_id("sbx");
+        sequencer_.Add(slot, 1, std::move(event));
+    }
+    void Repeat(uint64_t seq, uint64_t count) {
+        auto event = std::make_unique<v1::Event>();
+        event->set_kernel_seq(seq);
+        event->mutable_repeat()->set_count(count);
+        sequencer_.Add(1, 1, std::move(event));
+    }
+    // Passes over the rings, 30 ms apart, for `ms`.
+    void Drain(uint64_t ms) {
+        for (uint64_t end = now_ + ms * kMs; now_ < end;) sequencer_.OnDrained(now_ += 30 * kMs);
+    }
+
+    uint64_t now_ = 1000 * kMs;
+    std::vector<uint64_t> seen_;
+    std::vector<v1::Event> lost_;
+    Sequencer sequencer_{{.max_waiting = 8, .max_waiting_all = 12}, [this](v1::Event& event) {
+        if (event.has_lost()) lost_.push_back(event);
+        else seen_.push_back(event.kernel_seq());
+    }};
+};
+
+TEST_F(SequencerTest, InOrderGoesThroughAtOnce) {
+    sequencer_.Track(1, 1, 1);
+    for (uint64_t seq : {1, 2, 3}) Add(seq);
+    EXPECT_THAT(seen_, ElementsAre(1, 2, 3));
+    sequencer_.Finish(1, 1, 3);
+    EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(SequencerTest, OvertakenRecordsAreNoLoss) {
+    sequencer_.Track(1, 1, 1);
+    for (uint64_t seq : {2, 4, 1, 3}) Add(seq);
+    EXPECT_THAT(seen_, ElementsAre(1, 2, 3, 4));
+    Add(6);
+    Drain(30);  // the number was taken, the record comes a pass later
+    Add(5);
+    Drain(3000);
+    EXPECT_THAT(seen_, ElementsAre(1, 2, 3, 4, 5, 6));
+    EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(SequencerTest, AGapIsLostOnlyAfterItsTime) {
+    sequencer_.Track(1, 1, 1);
+    Add(1);
+    Add(5);
+    Drain(30);
+    EXPECT_THAT(seen_, ElementsAre(1));
+    Drain(120);
+    EXPECT_THAT(seen_, ElementsAre(1, 5));
+    EXPECT_TRUE(lost_.empty());
+    Drain(2100);
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 3u);
+    EXPECT_EQ(lost_[0].lost().first_seq(), 2u);
+    EXPECT_EQ(lost_[0].lost().last_seq(), 4u);
+    EXPECT_EQ(lost_[0].sandbox().id(), "sbx");
+    Drain(3000);
+    EXPECT_EQ(lost_.size(), 1u);
+}
+
+TEST_F(SequencerTest, TheFirstRecordMayBeTheLostOne) {
+    sequencer_.Track(1, 1, 1);
+    Add(2);
+    Drain(2500);
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 1u);
+}
+
+TEST_F(SequencerTest, AnAdoptedSandboxStartsWhereItIs) {
+    sequencer_.Track(1, 1, 0);
+    Add(701);
+    Add(700);
+    Drain(150);
+    EXPECT_THAT(seen_, ElementsAre(700, 701));
+    Drain(2500);
+    EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(SequencerTest, RepeatsExplainSuppressedNumbers) {
+    sequencer_.Track(1, 1, 1);
+    Add(1);
+    Repeat(12, 10);  // 2..11 were suppressed
+    Drain(3000);
+    EXPECT_TRUE(lost_.empty());
+    EXPECT_EQ(sequencer_.counters().suppressed, 10u);
+    Repeat(25, 10);  // 13..24 are missing: two more than it says
+    Drain(3000);
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 2u);
+}
+
+TEST_F(SequencerTest, TheKernelsCounterExplainsToo) {
+    sequencer_.Track(1, 1, 1);
+    Add(11);
+    Drain(150);
+    sequencer_.Reconcile(1, 1, 10);
+    Drain(3000);
+    EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(SequencerTest, LateOnesAreTakenOnceAndNotCountedLost) {
+    sequencer_.Track(1, 1, 1);
+    Add(3);
+    Drain(150);
+    EXPECT_THAT(seen_, ElementsAre(3));
+    Add(2);
+    Add(2);
+    Add(3);
+    EXPECT_THAT(seen_, ElementsAre(3, 2));
+    EXPECT_EQ(sequencer_.counters().late, 1u);
+    EXPECT_EQ(sequencer_.counters().duplicate, 2u);
+    Drain(2500);
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 1u);
+}
+
+TEST_F(SequencerTest, WaitingIsBounded) {
+    sequencer_.Track(1, 1, 1);
+    for (uint64_t seq = 3; seq < 1003; seq += 2) Add(seq);
+    EXPECT_LE(sequencer_.waiting(), 8u);
+    EXPECT_GT(sequencer_.counters().early, 0u);
+    for (uint32_t slot = 2; slot < 50; ++slot) {
+        sequencer_.Track(slot, 1, 1);
+        Add(2, slot);
+    }
+    EXPECT_LE(sequencer_.waiting(), 12u);
+}
+
+TEST_F(SequencerTest, FinishTellsOfTheTail) {
+    sequencer_.Track(1, 1, 1);
+    Add(1);
+    Add(3);
+    sequencer_.Finish(1, 1, 5);
+    EXPECT_THAT(seen_, ElementsAre(1, 3));
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 3u);  // 2, 4, 5
+    EXPECT_EQ(sequencer_.waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace stockade::pipeline
