@@ -1,0 +1,105 @@
+#include "userspace/policy/judge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/policy/diff.h"
+#include "userspace/policy/lint.h"
+#include "userspace/policy/parse.h"
+#include "userspace/policy/resolve.h"
+
+namespace stockade::policy {
+namespace {
+
+using testing::HasSubstr;
+
+struct Both {
+    SandboxPolicy document;
+    ResolvedPolicy resolved;
+};
+
+Both Parsed(const std::string& spec) {
+    ParseResult parsed = ParseFiles({{"t.yaml", absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec:\n", spec)}});
+    EXPECT_FALSE(HasErrors(parsed.diagnostics)) << ToString(parsed.diagnostics.at(0));
+    Both both;
+    both.document = parsed.policies[0];
+    PolicyLibrary library;
+    std::vector<Diagnostic> diagnostics;
+    library.Add(std::move(parsed.policies), diagnostics);
+    both.resolved = *library.Resolve("t");
+    return both;
+}
+
+Decision Ask(const Both& policy, CaseKind kind, const std::string& object) {
+    StatusOr<Judge> judge = Judge::Create(policy.resolved);
+    EXPECT_TRUE(judge.ok()) << judge.status();
+    TestCase question;
+    question.kind = kind;
+    question.object = object;
+    return judge->Decide(question);
+}
+
+TEST(Judge, NamesTheRuleThatDecides) {
+    const Both p = Parsed("  files:\n    read: [/a/**]\n    deny: [\"**/key\"]\n  network:\n    allow: [{cidr: 10.0.0.0/8, ports: [443]}]\n");
+    EXPECT_EQ(Ask(p, CaseKind::kRead, "/a/x").reason, "files.read '/a/**' (t.yaml:6:12) allows /a/x");
+    EXPECT_EQ(Ask(p, CaseKind::kRead, "/a/key").reason, "files.deny '**/key' (t.yaml:7:12) refuses /a/key");
+    EXPECT_EQ(Ask(p, CaseKind::kRead, "/b").reason, "no rule of files allows /b");
+    EXPECT_FALSE(Ask(p, CaseKind::kRead, "/b").allowed);
+    EXPECT_EQ(Ask(p, CaseKind::kConnect, "10.1.1.1:443").at.line, 9);
+    EXPECT_FALSE(Ask(p, CaseKind::kConnect, "10.1.1.1:80").allowed);
+    const Decision exec = Ask(p, CaseKind::kExec, "/b");
+    EXPECT_TRUE(exec.allowed && !exec.enforced) << "no exec section";
+}
+
+std::string LintOf(const std::string& spec) {
+    const Both p = Parsed(spec);
+    return absl::StrJoin(Lint(p.document, p.resolved), "\n", [](std::string* out, const Diagnostic& d) { *out += ToString(d); });
+}
+
+TEST(Lint, AbsentSectionsAreTold) {
+    EXPECT_THAT(LintOf("  exec: {}\n  files: {}\n"), HasSubstr("no network section"));
+    EXPECT_EQ(LintOf("  exec: {}\n  files: {}\n  network: {}\n"), "");
+}
+
+TEST(Lint, AnAllowThatDeniesSwallowTogetherIsFound) {
+    const std::string rest = "  exec: {}\n  network: {}\n";
+    EXPECT_THAT(LintOf(rest + "  files: {read: [/a/b, /c], deny: [/a/**]}\n"), HasSubstr("t.yaml:7:18: warning: files.read '/a/b' allows nothing"));
+    EXPECT_THAT(LintOf(rest + "  files: {read: [/a/.ssh/id], deny: [\"**/.ssh/**\"]}\n"), HasSubstr("allows nothing"));
+    EXPECT_EQ(LintOf(rest + "  files: {read: [/a/**], deny: [/a/b]}\n"), "");
+    EXPECT_EQ(LintOf(rest + "  files: {read: [\"/a/*.txt\"], deny: [\"/a/b*\"]}\n"), "");
+}
+
+TEST(Lint, OneUidGuardsNothing) {
+    const std::string rest = "  exec: {}\n  files: {}\n";
+    EXPECT_THAT(LintOf(rest + "  network: {uids: {7: [{cidr: 10.0.0.0/8}]}}\n"), HasSubstr("uids lists 7 alone"));
+    EXPECT_EQ(LintOf(rest + "  network: {uids: {7: [{cidr: 10.0.0.0/8}], 8: []}}\n"), "");
+    EXPECT_THAT(LintOf(rest + "  network: {allow: [{unix: /run/*}]}\n"), HasSubstr("under the backend `lsm` only"));
+    EXPECT_THAT(LintOf(rest + "  network: {allow: [{name: a.example}]}\n"), HasSubstr("allows nothing yet"));
+}
+
+std::string DiffOf(const std::string& from, const std::string& to) {
+    StatusOr<std::vector<Change>> changes = Diff(Parsed(from).resolved, Parsed(to).resolved);
+    EXPECT_TRUE(changes.ok()) << changes.status();
+    return absl::StrJoin(*changes, "; ", [](std::string* out, const Change& c) {
+        absl::StrAppend(out, c.becomes_allowed ? "+" : "-", c.what, " ", c.object, c.rule.empty() ? "" : absl::StrCat(" by ", c.rule));
+    });
+}
+
+TEST(Diff, ShowsWhatChangesAndNothingElse) {
+    const std::string files = "  extends: []\n  exec: {}\n  network: {}\n  files: ";
+    EXPECT_EQ(DiffOf(files + "{read: [/a/**, /b]}\n", files + "{read: [/b, /a/**]}\n"), "");
+    EXPECT_EQ(DiffOf(files + "{read: [/a/**, /a/b]}\n", files + "{read: [/a/**]}\n"), "") << "covered anyway";
+    EXPECT_EQ(DiffOf(files + "{read: [/a]}\n", files + "{read: [/a], write: [/w]}\n"), "+read /w by /w; +write /w by /w");
+    EXPECT_EQ(DiffOf(files + "{read: [/a/*]}\n", files + "{read: [/a/*], deny: [/a/k]}\n"), "-read /a/k by /a/k");
+}
+
+TEST(Diff, NetworkAndGrants) {
+    const std::string rest = "  exec: {}\n  files: {}\n";
+    EXPECT_EQ(DiffOf(rest + "  network: {allow: [{cidr: 10.0.0.0/8}], loopback: [80]}\n", rest + "  network: {allow: [{cidr: 10.0.0.0/8, ports: [443]}], loopback: [80]}\n  grants: [bpf]\n"),
+              "+grant bpf; +network 10.0.0.0/8 ports 443; -network 10.0.0.0/8 any port");
+}
+
+}  // namespace
+}  // namespace stockade::policy
