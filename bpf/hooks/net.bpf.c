@@ -25,6 +25,23 @@ __noinline int net_report(struct sk_case *c, struct sk_address *address, __u64 c
     return 0;
 }
 
+/* A unix socket, by the name that its owner bound. */
+__noinline int unix_report(struct sk_path_case *c, __u64 unix_address) {
+    if (!c) return 0;
+    RECORD_BEGIN(net, NET, &c->base);
+    record->op = c->base.op;
+    record->family = AF_UNIX;
+    struct unix_address *address = (struct unix_address *)unix_address;
+    __u32 len = address ? BPF_CORE_READ(address, len) - SK_UNIX_PATH_OFFSET : 0;
+    if (len > SK_UNIX_PATH_BYTES) len = SK_UNIX_PATH_BYTES;
+    keep(len);
+    __u64 name = unix_address + bpf_core_field_offset(struct unix_address, name) + SK_UNIX_PATH_OFFSET;
+    if (len <= SK_UNIX_PATH_BYTES && !bpf_probe_read_kernel(record->unix_path, len, (void *)name))
+        record->unix_len = len;
+    RECORD_END();
+    return 0;
+}
+
 /* The class of the caller's uid, when the policy has rules by uid; 0 = the rules for all. */
 static __always_inline __u32 uid_class(void *policy, const struct sk_policy_view *view) {
     if (!(view->flags & SK_POLICY_HAS_UIDS)) return 0;

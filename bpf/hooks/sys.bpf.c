@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+#include "bpf/lib/escape.h"
 #include "bpf/lib/label.h"
 #include "bpf/lib/sys.h"
 
 #define CLONE_NEWUSER 0x10000000
 #define CLONE_NEWNS 0x00020000
-
-__noinline int escape_report(struct sk_case *c, __u64 argument, __u32 target_tgid) {
-    if (!c) return 0;
-    RECORD_BEGIN(escape, ESCAPE, c);
-    record->op = c->op;
-    record->argument = argument;
-    record->target_tgid = target_tgid;
-    RECORD_END();
-    return 0;
-}
 
 /* A path as the caller wrote it: for calls that return no object, and for refusals by other locks.
  * It decides nothing. */

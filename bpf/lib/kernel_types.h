@@ -170,8 +170,12 @@ struct task_struct {
 struct sock_common {
     unsigned short skc_family;
 };
+struct sock_cgroup_data {
+    struct cgroup *cgroup;
+};
 struct sock {
     struct sock_common __sk_common;
+    struct sock_cgroup_data sk_cgrp_data;
     unsigned short sk_type;
     unsigned short sk_protocol;
 };
@@ -181,7 +185,8 @@ struct socket {
     struct file *file;
 };
 struct unix_address {
-    int len;
+    int len; /* of name, its family field included */
+    char name[0];
 };
 struct unix_sock {
     struct sock sk;

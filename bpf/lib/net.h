@@ -74,6 +74,36 @@ static __always_inline void net_kill(void) {
 /* The socket needs none: inet TCP, UDP, MPTCP; unix; netlink route. */
 #define SK_NO_GRANT (~0U)
 
+int unix_report(struct sk_path_case *c, __u64 unix_address);
+
+static __always_inline int net_settle_lsm(struct sk_case *c, struct sk_address *address, __u64 type_protocol) {
+    case_settle(c);
+    if (c->ring) net_report(c, address, 0, type_protocol);
+    return case_finish(c);
+}
+
+/* Bytes of sockaddr_un before sun_path. */
+#define SK_UNIX_PATH_OFFSET 2
+
+/* Is the abstract name of the peer listed? An address without a path and without a leading NUL has
+ * no name that could be. */
+static __always_inline bool unix_listed(struct sk_path_case *c, struct unix_address *address) {
+    struct sk_policy_view view;
+    void *policy = policy_open(c->base.policy_index, &view);
+    if (!policy) return false;
+    __u32 len = BPF_CORE_READ(address, len) - SK_UNIX_PATH_OFFSET;
+    __u64 name = (__u64)address + bpf_core_field_offset(struct unix_address, name) + SK_UNIX_PATH_OFFSET;
+    /* The name of an abstract socket starts after its NUL byte. */
+    __u64 h = len > 1 && len <= 108 ? hash_long(name + 1, len - 1) : 0;
+    return h && policy_entry(policy, &view, sk_unix_key((const void *)&keys, 1, h));
+}
+
+static __always_inline int unix_settle(struct sk_path_case *c, struct unix_address *address) {
+    case_settle(&c->base);
+    if (c->base.ring) unix_report(c, (__u64)address);
+    return case_finish(&c->base);
+}
+
 static __always_inline __u64 type_protocol(__u32 type, __u32 protocol) {
     return ((__u64)type << 32) | protocol;
 }

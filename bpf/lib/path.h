@@ -35,6 +35,8 @@ int path_recheck(struct sk_path_query *query);
 /* query->at_dentry = the dentry that the walk had in slot `at`. */
 int path_slot(struct sk_path_query *query, __u32 at);
 __u64 file_of_fd(__u32 fd);
+/* The hash of up to 255 bytes of kernel memory; 0 when they cannot be read. */
+__u64 hash_long(__u64 name, __u32 len);
 /* Writes the components, leaf first, for a record. */
 int path_record(struct sk_path *out, struct sk_path_query *query);
 

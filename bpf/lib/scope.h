@@ -11,8 +11,7 @@ static __always_inline struct sk_config *config_get(void) {
 static __always_inline __u64 cgroup_id_of(struct cgroup *cgroup) { return cgroup->kn->id; }
 
 /* The slot of the sandbox at or above this cgroup; 0 = none. */
-static __always_inline __u32 slot_of_cgroup(struct cgroup *cgroup, __u64 levels) {
-    __u32 depth = cgroup->level;
+static __always_inline __u32 slot_at(struct cgroup *cgroup, __u32 depth, __u64 levels) {
     if (!(levels & ((2ULL << (depth & 63)) - 1))) return 0;
     for (__u32 level = 1; level <= SK_MAX_CGROUP_LEVEL; level++) {
         if (level > depth) break;
@@ -24,6 +23,14 @@ static __always_inline __u32 slot_of_cgroup(struct cgroup *cgroup, __u64 levels)
         if (slot) return *slot;
     }
     return 0;
+}
+
+/* For a cgroup that the verifier knows; and for one read from kernel memory. */
+static __always_inline __u32 slot_of_cgroup(struct cgroup *cgroup, __u64 levels) {
+    return slot_at(cgroup, cgroup->level, levels);
+}
+static __always_inline __u32 slot_of_kernel_cgroup(struct cgroup *cgroup, __u64 levels) {
+    return slot_at(cgroup, BPF_CORE_READ(cgroup, level), levels);
 }
 
 /* Labels a task; NULL when there is no memory. */

@@ -6,7 +6,6 @@
 
 #include "bpf/lib/exec.h"
 #include "bpf/lib/file.h"
-#include "bpf/wire/escape.h"
 
 #define EPERM 1
 #define EACCES 13

@@ -1,12 +1,14 @@
 #include "userspace/kernel/programs.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "bpf/guard_bpf.skel.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/sha256.h"
@@ -37,6 +39,12 @@ Status WithLastWords(int result, absl::string_view tried) {
 bool IsLsm(const bpf_program* program) { return absl::StartsWith(bpf_program__section_name(program), "lsm"); }
 bool IsCgroup(const bpf_program* program) {
     return absl::StartsWith(bpf_program__section_name(program), "cgroup/");
+}
+// Hooks come and go between kernels; the probe tells which are missing and what that means.
+bool KernelHasHook(const btf* kernel, const bpf_program* program) {
+    absl::string_view section = bpf_program__section_name(program);
+    if (!absl::ConsumePrefix(&section, "lsm/")) return true;
+    return btf__find_by_name_kind(kernel, absl::StrCat("bpf_lsm_", section).c_str(), BTF_KIND_FUNC) > 0;
 }
 bool IsCalls(const bpf_program* program) {
     return absl::string_view(bpf_program__section_name(program)) == "tp_btf/sys_exit";
@@ -74,9 +82,11 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
     // A helper is there for some program types and not for others; libbpf tries it out.
     rodata->cgroup_signal = libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_FUNC_send_signal, nullptr) == 1 &&
                             libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SOCK, BPF_FUNC_send_signal, nullptr) == 1;
+    std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), btf__free);
+    if (!kernel) return ErrnoStatus(errno, "read the kernel's BTF");
     bpf_program* program;
     bpf_object__for_each_program(program, programs->object()) {
-        bool wanted = (options.backend == Backend::kLsm || !IsLsm(program)) &&
+        bool wanted = KernelHasHook(kernel.get(), program) && (options.backend == Backend::kLsm || !IsLsm(program)) &&
                       (options.backend == Backend::kSignal || !IsCalls(program));
         bpf_program__set_autoload(program, wanted);
     }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* Sockets that the cgroup programs do not see: other families, unix sockets by the peer's own path,
+ * and sockets made outside the sandbox, which carry the cgroup of their birth. ON_ERROR deny. */
+#include "bpf/lib/net.h"
+
+/* FIRES for each socket and socketpair, of every family; kern = the kernel's own. */
+SEC("lsm/socket_create")
+int BPF_PROG(sock_family, int family, int type, int protocol, int kern) {
+    __u32 grant = socket_grant(family, type, protocol);
+    if (kern || grant == SK_NO_GRANT) return 0;
+    struct sk_path_case *whole = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
+    if (!whole) return 0;
+    struct sk_case *c = &whole->base;
+    struct sk_address none = {.family = family};
+    if (c->code == SK_CODE_OK && case_granted(c, grant & 63)) return 0;
+    if (c->code == SK_CODE_OK) c->code = SK_CODE_SOCKET_NOT_ALLOWED;
+    c->op = SK_NET_SOCKET;
+    return net_settle_lsm(c, &none, type_protocol(type, protocol));
+}
+
+static __always_inline __u32 socket_slot(struct sock *sk) {
+    struct sk_config *conf = config_get();
+    struct cgroup *cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+    return conf && cgroup ? slot_of_kernel_cgroup(cgroup, conf->levels) : 0;
+}
+
+/* A socket of another sandbox or of the host, in this one's hands: no cgroup program sees it. */
+static __always_inline int socket_foreign(struct sock *sk, __u32 op) {
+    __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+    if (family != AF_INET && family != AF_INET6) return 0;
+    struct sk_path_case *whole = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
+    if (!whole) return 0;
+    struct sk_case *c = &whole->base;
+    if (c->code == SK_CODE_OK) {
+        if (socket_slot(sk) == c->slot || case_granted(c, SK_GRANT_SOCKET_RECEIVE)) return 0;
+        c->code = SK_CODE_SOCKET_RECEIVED;
+    }
+    struct sk_address none = {.family = family};
+    c->op = op;
+    return net_settle_lsm(c, &none, type_protocol(BPF_CORE_READ(sk, sk_type), BPF_CORE_READ(sk, sk_protocol)));
+}
+
+/* FIRES for connect(2), before the cgroup programs. */
+SEC("lsm/socket_connect")
+int BPF_PROG(sock_connect, struct socket *sock) { return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_CONNECT); }
+
+/* FIRES for every message sent, by write(2) too. */
+SEC("lsm/socket_sendmsg")
+int BPF_PROG(sock_sendmsg, struct socket *sock) { return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_SEND); }
+
+SEC("lsm/socket_listen")
+int BPF_PROG(sock_listen, struct socket *sock) { return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_LISTEN); }
+
+/* FIRES when a descriptor arrives by SCM_RIGHTS, pidfd_getfd or binder. */
+SEC("lsm/file_receive")
+int BPF_PROG(sock_receive, struct file *file) {
+    if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK) return 0;
+    struct socket *sock = BPF_CORE_READ(file, private_data);
+    return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_RECEIVE);
+}
+
+/* The peer's own name. Sockets without one (socketpair) and those of the same sandbox are free. */
+static __always_inline int unix_refuse(struct sock *other, __u32 op) {
+    struct sk_path_case *c = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
+    if (!c) return 0;
+    if (c->base.code == SK_CODE_OK && socket_slot(other) == c->base.slot) return 0;
+    struct unix_sock *peer = (struct unix_sock *)other;
+    struct dentry *dentry = BPF_CORE_READ(peer, path.dentry);
+    struct unix_address *address = BPF_CORE_READ(peer, addr);
+    if (dentry) {
+        case_dentry(c, BPF_CORE_READ(peer, path.mnt), dentry);
+        object_judge(c, SK_OP_UNIX);
+        if (c->base.code == SK_CODE_PATH_UNKNOWN) c->base.code = SK_CODE_UNIX_NOT_ALLOWED;
+    } else if (c->base.code == SK_CODE_OK && address && !unix_listed(c, address)) {
+        c->base.code = SK_CODE_UNIX_NOT_ALLOWED;
+    }
+    c->base.op = op;
+    return unix_settle(c, address);
+}
+
+/* FIRES for connect of a stream or seqpacket unix socket, with the peer found. */
+SEC("lsm/unix_stream_connect")
+int BPF_PROG(sock_unix_conn, struct sock *sock, struct sock *other) { return unix_refuse(other, SK_NET_CONNECT); }
+
+/* FIRES for connect and for each message of a datagram unix socket. */
+SEC("lsm/unix_may_send")
+int BPF_PROG(sock_unix_send, struct socket *sock, struct socket *other) {
+    return unix_refuse(BPF_CORE_READ(other, sk), SK_NET_SEND);
+}
