@@ -1,0 +1,125 @@
+#include "userspace/cmd/policy_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace stockade::cmd {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string Shipped(const std::string& name) {
+    const char* source = std::getenv("STOCKADE_SOURCE_DIR");
+    return absl::StrCat(source == nullptr ? "." : source, "/rules/policies/", name, ".yaml");
+}
+
+const char* const kShipped[] = {"python-tool", "node-tool", "build-tool", "shell-tool", "networkless", "deny-all"};
+
+class PolicyRunTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string name = (std::filesystem::temp_directory_path() / "sk-policy-XXXXXX").string();
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        dir_ = name;
+        args_.dir = "";
+        args_.root = "";
+    }
+    void TearDown() override { std::filesystem::remove_all(dir_); }
+
+    std::string Write(const std::string& name, const std::string& policy, const std::string& spec, const std::string& rest = "") {
+        const std::string path = (dir_ / name).string();
+        std::ofstream(path) << "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: " << policy << "}\nspec: " << spec << "\n" << rest;
+        return path;
+    }
+
+    std::filesystem::path dir_;
+    PolicyArgs args_;
+    PolicyOutput io_;
+};
+
+TEST_F(PolicyRunTest, ShippedPoliciesHaveNoFindingsAndPassTheirCases) {
+    for (const char* name : kShipped) args_.files.push_back(Shipped(name));
+    args_.strict = true;
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyOk) << io_.out << io_.err;
+    EXPECT_THAT(io_.out, HasSubstr("6 policies, 0 errors, 0 warnings"));
+    for (const char* root : {"", "/"}) {
+        args_.root = root;
+        io_ = {};
+        EXPECT_EQ(PolicyTestCases(args_, io_), kPolicyOk) << root << "\n" << io_.out << io_.err;
+    }
+}
+
+TEST_F(PolicyRunTest, CheckShowsAllErrorsOfAllFiles) {
+    args_.files = {Write("a.yaml", "a", "{mode: x}"), Write("b.yaml", "b", "{extends: [aa]}"), (dir_ / "absent.yaml").string()};
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyFindings);
+    EXPECT_THAT(io_.out, HasSubstr("a.yaml:4:14: error: unknown mode 'x'"));
+    EXPECT_THAT(io_.out, HasSubstr("b.yaml:4:18: error: extends the unknown policy 'aa'"));
+    EXPECT_THAT(io_.out, HasSubstr("absent.yaml: error: "));
+}
+
+TEST_F(PolicyRunTest, WarningsAreFindingsOnlyWhenStrict) {
+    args_.files = {Write("a.yaml", "a", "{exec: {}}")};
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyOk);
+    args_.strict = true;
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyFindings);
+    args_.json = true;
+    io_ = {};
+    PolicyCheck(args_, io_);
+    EXPECT_THAT(io_.out, StartsWith("{\"errors\":0,\"warnings\":2,\"diagnostics\":[{\"severity\":\"warning\""));
+}
+
+TEST_F(PolicyRunTest, ExplainByFileAndByName) {
+    args_.policy = Shipped("python-tool");
+    args_.questions.resize(1);
+    args_.questions[0].kind = policy::CaseKind::kExec;
+    args_.questions[0].object = "/usr/bin/bash";
+    EXPECT_EQ(PolicyExplain(args_, io_), kPolicyFindings);
+    EXPECT_THAT(io_.out, HasSubstr("exec.deny '**/bash'"));
+    EXPECT_THAT(io_.out, HasSubstr("kill-sandbox"));
+    args_.policy = "networkless";
+    args_.json = true;
+    io_ = {};
+    EXPECT_EQ(PolicyExplain(args_, io_), kPolicyOk);
+    EXPECT_THAT(io_.out, HasSubstr("\"allowed\":true"));
+    args_.policy = "networkles";
+    io_ = {};
+    EXPECT_EQ(PolicyExplain(args_, io_), kPolicyUsage);
+    EXPECT_THAT(io_.err, HasSubstr("did you mean 'networkless'?"));
+}
+
+TEST_F(PolicyRunTest, ExplainExtendsAFileGivenWithIt) {
+    args_.with = {Write("base.yaml", "ours", "{exec: {allow: [/a]}}")};
+    args_.policy = Write("a.yaml", "a", "{extends: [ours]}");
+    args_.questions.resize(1);
+    args_.questions[0].kind = policy::CaseKind::kExec;
+    args_.questions[0].object = "/a";
+    EXPECT_EQ(PolicyExplain(args_, io_), kPolicyOk) << io_.err;
+    EXPECT_THAT(io_.out, HasSubstr("base.yaml:4:"));
+}
+
+TEST_F(PolicyRunTest, ATestThatFailsIsAFindingWithItsLine) {
+    args_.files = {Write("a.yaml", "a", "{files: {read: [/a]}}", "tests:\n  allow: [{read: /a}, {read: /b}]\n")};
+    EXPECT_EQ(PolicyTestCases(args_, io_), kPolicyFindings);
+    EXPECT_THAT(io_.out, HasSubstr("a.yaml:6:23: failed: read /b should be allowed, but no rule of files allows /b"));
+    EXPECT_THAT(io_.out, HasSubstr("a: 1 passed, 1 failed"));
+    args_.files = {Write("b.yaml", "b", "{}")};
+    EXPECT_EQ(PolicyTestCases(args_, io_), kPolicyUsage) << "nothing tested is no success";
+}
+
+TEST_F(PolicyRunTest, DiffOfFileAndName) {
+    args_.files = {"deny-all", Write("a.yaml", "a", "{extends: [deny-all], exec: {allow: [/a]}}")};
+    EXPECT_EQ(PolicyDiff(args_, io_), kPolicyFindings);
+    EXPECT_THAT(io_.out, HasSubstr("+ allowed  exec /a  by '/a'"));
+    args_.files = {"deny-all", "deny-all"};
+    EXPECT_EQ(PolicyDiff(args_, io_), kPolicyOk);
+}
+
+}  // namespace
+}  // namespace stockade::cmd
