@@ -1,0 +1,110 @@
+#include "userspace/enrich/process_tree.h"
+
+#include <gtest/gtest.h>
+
+namespace stockade::enrich {
+namespace {
+
+v1::Event Base(uint32_t pid, uint64_t start) {
+    v1::Event event;
+    event.mutable_process()->set_pid(pid);
+    event.mutable_process()->set_start_boot_ns(start);
+    return event;
+}
+
+class ProcessTreeTest : public testing::Test {
+  protected:
+    v1::Process Exec(uint32_t pid, uint64_t start, const char* path, const char* role = "program",
+                     const char* outcome = "done") {
+        v1::Event event = Base(pid, start);
+        event.set_outcome(outcome);
+        event.mutable_exec()->set_path(path);
+        event.mutable_exec()->set_role(role);
+        event.mutable_exec()->add_argv(path);
+        tree_.Enrich(&event);
+        return event.process();
+    }
+    void Fork(uint32_t pid, uint64_t start, uint32_t child, uint64_t child_start) {
+        v1::Event event = Base(pid, start);
+        event.mutable_fork()->set_child_pid(child);
+        event.mutable_fork()->set_child_start_boot_ns(child_start);
+        tree_.Enrich(&event);
+    }
+    v1::Process Look(uint32_t pid, uint64_t start) {
+        v1::Event event = Base(pid, start);
+        event.mutable_net();
+        tree_.Enrich(&event);
+        return event.process();
+    }
+    void Exit(uint32_t pid, uint64_t start) {
+        v1::Event event = Base(pid, start);
+        event.mutable_exit();
+        tree_.Enrich(&event);
+    }
+
+    ProcessTree tree_{{.max_processes = 64, .max_exited = 4}};
+};
+
+TEST_F(ProcessTreeTest, ChildrenInheritAndKnowTheirAncestors) {
+    Exec(1, 10, "/bin/sh");
+    Fork(1, 10, 2, 20);
+    EXPECT_EQ(Look(2, 20).exe(), "/bin/sh");
+    const v1::Process child = Exec(2, 20, "/usr/bin/python3");
+    EXPECT_EQ(child.exe(), "/usr/bin/python3");
+    ASSERT_EQ(child.ancestry_size(), 1);
+    EXPECT_EQ(child.ancestry(0).exe(), "/bin/sh");
+    Exec(1, 10, "/bin/dash");
+    Fork(1, 10, 3, 30);
+    EXPECT_EQ(Look(3, 30).ancestry(0).exe(), "/bin/dash");
+    EXPECT_EQ(Look(2, 20).ancestry(0).exe(), "/bin/sh");
+}
+
+TEST_F(ProcessTreeTest, AReusedPidIsAnotherProcess) {
+    Exec(1, 10, "/a");
+    EXPECT_EQ(Look(1, 11).exe(), "");
+    EXPECT_EQ(Look(1, 10).exe(), "/a");
+}
+
+TEST_F(ProcessTreeTest, WhatNeverRanIsNoImage) {
+    Exec(1, 10, "/a");
+    EXPECT_EQ(Exec(1, 10, "/bin/bash", "program", "prevented").exe(), "/a");
+    EXPECT_EQ(Exec(1, 10, "/lib/libc.so", "mapped").exe(), "/a");
+    EXPECT_EQ(Exec(1, 10, "/usr/bin/python3", "interpreter").exe(), "/usr/bin/python3");
+}
+
+TEST_F(ProcessTreeTest, AncestryIsBoundedHoweverLongTheChain) {
+    Exec(1, 1, "/x");
+    for (uint32_t pid = 1; pid < 1000; ++pid) {
+        Fork(pid, pid, pid + 1, pid + 1);
+        Exit(pid, pid);
+    }
+    EXPECT_EQ(Look(1000, 1000).ancestry_size(), static_cast<int>(kMaxAncestors));
+    EXPECT_EQ(Look(1000, 1000).ancestry(0).pid(), 999u);
+    EXPECT_LE(tree_.size(), 6u);
+}
+
+TEST_F(ProcessTreeTest, AForkBombIsBoundedAndCounted) {
+    Exec(1, 1, "/x");
+    for (uint32_t pid = 2; pid < 1000; ++pid) Fork(1, 1, pid, pid);
+    EXPECT_EQ(tree_.size(), 64u);
+    EXPECT_GT(tree_.counters().evicted_live, 900u);
+    EXPECT_EQ(Look(1, 1).exe(), "/x");  // touched at each fork: not the one to go
+}
+
+TEST_F(ProcessTreeTest, LateRecordsOfTheDeadStillFindThem) {
+    Exec(1, 1, "/x");
+    Exit(1, 1);
+    EXPECT_EQ(Look(1, 1).exe(), "/x");
+}
+
+TEST_F(ProcessTreeTest, SeedsAndEventsWithoutProcess) {
+    tree_.Seed({7, 70}, "/init", {1, 1});
+    EXPECT_EQ(Look(7, 70).exe(), "/init");
+    v1::Event event;
+    event.mutable_agent();
+    tree_.Enrich(&event);
+    EXPECT_FALSE(event.has_process());
+}
+
+}  // namespace
+}  // namespace stockade::enrich
