@@ -75,23 +75,37 @@ static __always_inline bool prefix_listed(void *policy, const struct sk_policy_v
            policy_entry(policy, view, sk_net_key((const void *)&keys, uid, index, hi, lo, 0));
 }
 
+struct sk_prefix_loop {
+    void *policy;
+    struct sk_policy_head *head;
+    struct sk_policy_view view;
+    struct sk_address address;
+    __u32 uid;
+    __u32 family; /* 4 or 6 */
+    __u32 found;
+};
+
+static int prefix_step(__u32 i, struct sk_prefix_loop *loop) {
+    if (i >= SK_MAX_PREFIXES || i >= loop->head->prefixes) return 1;
+    struct sk_prefix prefix = loop->head->prefix[i];
+    if (prefix.family != loop->family) return 0;
+    loop->found = prefix_listed(loop->policy, &loop->view, loop->uid, i, prefix.bits, &loop->address);
+    return loop->found;
+}
+
 __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
     if (!c || !address) return 0;
-    struct sk_policy_view view;
-    void *policy = policy_open(c->policy_index, &view);
-    struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
-    if (!head) return 0;
-    if (loopback(address) && (word_listed(policy, &view, SK_KEY_LOOPBACK, address->port) ||
-                              word_listed(policy, &view, SK_KEY_LOOPBACK, 0)))
+    struct sk_prefix_loop loop = {.address = *address, .family = address->family == AF_INET ? 4 : 6};
+    loop.policy = policy_open(c->policy_index, &loop.view);
+    if (!loop.policy) return 0;
+    loop.head = policy_head(loop.policy);
+    if (!loop.head) return 0;
+    if (loopback(address) && (word_listed(loop.policy, &loop.view, SK_KEY_LOOPBACK, address->port) ||
+                              word_listed(loop.policy, &loop.view, SK_KEY_LOOPBACK, 0)))
         return 1;
-    __u32 uid = uid_class(policy, &view), family = address->family == AF_INET ? 4 : 6;
-    for (__u32 i = 0; i < SK_MAX_PREFIXES; i++) {
-        keep(i);
-        if (i >= head->prefixes || i >= SK_MAX_PREFIXES) break;
-        if (head->prefix[i].family != family) continue;
-        if (prefix_listed(policy, &view, uid, i, head->prefix[i].bits, address)) return 1;
-    }
-    return 0;
+    loop.uid = uid_class(loop.policy, &loop.view);
+    bpf_loop(SK_MAX_PREFIXES, prefix_step, &loop, 0);
+    return loop.found;
 }
 
 /* A sandbox may bind what it may be reached on: a loopback port that the policy lists, a port under

@@ -184,9 +184,13 @@ struct socket {
     struct sock *sk;
     struct file *file;
 };
+struct sockaddr_un {
+    unsigned short sun_family;
+    char sun_path[108];
+};
 struct unix_address {
     int len; /* of name, its family field included */
-    char name[0];
+    struct sockaddr_un name[];
 };
 struct unix_sock {
     struct sock sk;
