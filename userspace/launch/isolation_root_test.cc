@@ -54,7 +54,7 @@ TEST(Isolation, ScratchIsBounded) {
 
 TEST(Isolation, NoDescriptorAboveTwo) {
     Fd leaked;
-    leaked.Reset(open("/etc/shadow", O_RDONLY));  // deliberately inheritable
+    leaked.Reset(open("/etc/passwd", O_RDONLY));  // deliberately inheritable
     ASSERT_TRUE(leaked.ok());
     EXPECT_EQ(Probe({"fds"}), "fds 0 1 2\n");
 }

@@ -50,7 +50,7 @@ TEST(Life, BornInTheCgroupAndSilentUntilReleased) {
 
 TEST(Life, InitHoldsNothingOfTheLauncher) {
     Fd secret;
-    secret.Reset(open("/etc/shadow", O_RDONLY));
+    secret.Reset(open("/etc/passwd", O_RDONLY));
     auto sandbox = NativeSandbox::Create(MakeSpec({"probe", "pause"}));
     ASSERT_TRUE(sandbox.ok()) << sandbox.status();
     ASSERT_TRUE((*sandbox)->Release().ok());

@@ -39,6 +39,8 @@ namespace stockade::launch {
 struct Bind {
     Fd source;
     std::string target;
+    // Where the file system can be idmapped, the caller's files are the sandbox's own here. Where
+    // not, the sandbox writes only what its uid may: usually nothing.
     bool writable = false;
 };
 
