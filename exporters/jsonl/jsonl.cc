@@ -37,9 +37,11 @@ class NoSigpipe {
         pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
     }
     ~NoSigpipe() {
+        const int error = errno;  // the caller looks at that of its write
         const timespec now{};
         if (!was_pending_) (void)sigtimedwait(&pipe_, nullptr, &now);  // none is the usual case
         pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+        errno = error;
     }
     NoSigpipe(const NoSigpipe&) = delete;
     NoSigpipe& operator=(const NoSigpipe&) = delete;
@@ -121,7 +123,7 @@ class Jsonl : public Exporter {
         size_t done = 0;
         while (done < buffer_.size()) {
             const ssize_t wrote = WriteSome(buffer_.data() + done, buffer_.size() - done);
-            if (wrote > 0) {
+            if (wrote >= 0) {
                 done += static_cast<size_t>(wrote);
             } else if (errno == EAGAIN) {
                 if (!WaitWritable()) return Finish(done, EAGAIN);

@@ -73,7 +73,7 @@ TEST_F(JsonlFileTest, GoesOnAfterAPartialWrite) {
     const ExporterCounters counters = (*exporter)->counters();
     EXPECT_EQ(counters.delivered, 2u);
     EXPECT_EQ(counters.dropped.at("file too large"), 2u);
-    EXPECT_EQ(Content(), "{\"kernel_seq\":\"1\"}\n{\"kernel_s\n{\"kernel_seq\":\"4\"}\n");
+    EXPECT_EQ(Content(), "{\"kernel_seq\":\"1\"}\n{\"kernel_se\n{\"kernel_seq\":\"4\"}\n");
 }
 
 TEST(Jsonl, AFullDiskIsCountedAndSurvived) {

@@ -1,5 +1,5 @@
-// The BTF of the linked BPF object against bpf/wire as C++ sees it: same sizes, same offsets,
-// no holes. A difference here is a record that user space reads wrong.
+// bpf/wire as clang lays it out for BPF (by the BTF of wire.bpf.c) against bpf/wire as C++ sees
+// it: same sizes, same offsets, no holes. A difference here is a record that user space reads wrong.
 #include <bpf/btf.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class WireLayout : public testing::Test {
 
     void ExpectSize(const char* name, size_t size) {
         const btf_type* type = Struct(name);
-        ASSERT_NE(type, nullptr) << name << " is in no program of the object";
+        ASSERT_NE(type, nullptr) << name << " is not in wire.bpf.c";
         EXPECT_EQ(type->size, size) << name;
         EXPECT_EQ(size % 8, 0u) << name;
     }
@@ -61,7 +61,7 @@ class WireLayout : public testing::Test {
     // the ring held before.
     void ExpectNoHoles(const char* name) {
         const btf_type* type = Struct(name);
-        ASSERT_NE(type, nullptr) << name << " is in no program of the object";
+        ASSERT_NE(type, nullptr) << name << " is not in wire.bpf.c";
         __s64 at = 0;
         for (int i = 0; i < btf_vlen(type); ++i) {
             const btf_member& member = btf_members(type)[i];
