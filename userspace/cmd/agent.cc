@@ -1,0 +1,265 @@
+#include "userspace/cmd/agent.h"
+
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+#include "userspace/base/log.h"
+#include "userspace/cmd/landlock_rules.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr int kTickMs = 100;
+// Connections at once: a client for each sandbox, and some that ask.
+constexpr size_t kMaxConnections = 2 * SK_MAX_SLOTS;
+
+std::string HostName() {
+    char name[256] = "";
+    (void)gethostname(name, sizeof(name) - 1);  // empty when it is longer; the event says so then
+    return name;
+}
+
+}  // namespace
+
+Agent::Agent(Options options)
+    : options_(std::move(options)),
+      sensor_(*options_.sensor),
+      registry_({.first_uid = options_.config.uid_first, .uid_count = options_.config.uid_count}),
+      breaker_({.kills = options_.config.kills_per_minute}),
+      policies_(options_.config.policy_dirs, options_.config.default_policy) {}
+
+// The hub's thread calls back into the registry, the killer's use evidence of runs: both end first.
+Agent::~Agent() {
+    hub_.reset();
+    killer_.reset();
+}
+
+StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
+    auto agent = std::unique_ptr<Agent>(new Agent(std::move(options)));
+    SK_RETURN_IF_ERROR(agent->Init());
+    return agent;
+}
+
+Status Agent::Init() {
+    SK_ASSIGN_OR_RETURN(loop_, EventLoop::Create());
+    SK_ASSIGN_OR_RETURN(killer_, respond::Killer::Create());
+    SK_ASSIGN_OR_RETURN(sandbox::StateFiles files,
+                        sandbox::StateFiles::Create(options_.config.runtime_dir + "/sandboxes"));
+    files_ = std::make_unique<sandbox::StateFiles>(std::move(files));
+    coverage_ = AttestedCoverage(sensor_.backend());
+    bpf_before_landlock_ = BpfBeforeLandlock();
+    pipeline::EventPath::Options path;
+    path.node = HostName();
+    path.wall_offset_ns = WallNow() - BootNow();
+    path.lookup = [this](uint32_t slot, uint32_t generation) { return registry_.Lookup(slot, generation); };
+    SK_ASSIGN_OR_RETURN(hub_, EventHub::Create(sensor_, std::move(path)));
+
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    for (const int signo : {SIGTERM, SIGINT}) sigaddset(&wanted, signo);
+    (void)pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
+    signals_ = Fd(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
+
+    SK_RETURN_IF_ERROR(AdoptAll());
+    hub_->Start();
+    SK_RETURN_IF_ERROR(loop_->Watch(options_.listen.get(), EPOLLIN, [this](uint32_t) { OnAccept(); }));
+    SK_RETURN_IF_ERROR(loop_->Watch(hub_->event_fd(), EPOLLIN, [this](uint32_t) { OnHub(); }));
+    SK_RETURN_IF_ERROR(loop_->Watch(killer_->event_fd(), EPOLLIN, [this](uint32_t) { OnKiller(); }));
+    SK_RETURN_IF_ERROR(loop_->Watch(signals_.get(), EPOLLIN, [this](uint32_t) { loop_->Stop(); }));
+    SK_RETURN_IF_ERROR(
+        loop_->Watch(options_.helper->channel().fd(), EPOLLIN, [this](uint32_t) { OnHelper(); }));
+    loop_->Every(kTickMs, [this] { OnTick(); });
+    idle_since_ns_ = BootNow();
+    return absl::OkStatus();
+}
+
+Status Agent::Serve() { return loop_->Run(); }
+
+void Agent::OnAccept() {
+    while (true) {
+        StatusOr<std::optional<api::Channel>> channel = api::Accept(options_.listen.get());
+        if (!channel.ok()) return LogError(channel.status().message());
+        if (!channel->has_value()) return;
+        const StatusOr<api::Peer> peer = (*channel)->PeerCredentials();
+        auto connection = std::make_unique<Connection>();
+        connection->channel = *std::move(*channel);
+        const int fd = connection->channel.fd();
+        connections_[fd] = std::move(connection);
+        if (!peer.ok() || peer->uid != 0) {
+            SendError(fd, absl::PermissionDeniedError("only root may talk to the agent for now"));
+            Close(fd);
+            continue;
+        }
+        if (connections_.size() > kMaxConnections) {
+            SendError(fd, absl::ResourceExhaustedError("too many clients are connected"));
+            Close(fd);
+            continue;
+        }
+        const Status status =
+            loop_->Watch(fd, EPOLLIN, [this, fd](uint32_t events) { OnConnection(fd, events); });
+        if (!status.ok()) Close(fd);
+    }
+}
+
+void Agent::OnConnection(int fd, uint32_t events) {
+    auto it = connections_.find(fd);
+    if (it == connections_.end()) return;
+    if (events & EPOLLOUT) {
+        const StatusOr<bool> done = it->second->channel.Flush();
+        if (!done.ok()) return Close(fd);
+        if (*done) (void)loop_->Change(fd, EPOLLIN);
+    }
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR))) return;
+    while ((it = connections_.find(fd)) != connections_.end()) {
+        StatusOr<std::optional<api::Packet>> packet = it->second->channel.TryReceive();
+        if (!packet.ok()) {
+            // Bytes of another protocol or version get an answer; a closed stream does not.
+            if (!absl::IsUnavailable(packet.status())) SendError(fd, packet.status());
+            return Close(fd);
+        }
+        if (!packet->has_value() || !Handle(fd, *std::move(*packet))) return;
+    }
+}
+
+bool Agent::Handle(int fd, api::Packet packet) {
+    const api::Message& message = packet.message;
+    switch (message.body_case()) {
+        case api::Message::kRun: StartRun(fd, std::move(packet)); return true;
+        case api::Message::kAttach: AttachClient(fd, message.attach()); return true;
+        case api::Message::kPs: AnswerPs(fd); return true;
+        case api::Message::kInspect: AnswerInspect(fd, message.inspect().id()); return true;
+        case api::Message::kKill: KillOnRequest(fd, message.kill()); return true;
+        case api::Message::kPing: AnswerVersion(fd); return true;
+        case api::Message::kEvents:
+            connections_[fd]->follow = true;
+            connections_[fd]->filter = message.events();
+            UpdateBusy();
+            return true;
+        case api::Message::kShutdown:
+            if (!runs_.empty() && !message.shutdown().force()) {
+                SendError(fd, absl::FailedPreconditionError(
+                                  absl::StrCat(runs_.size(), " sandboxes are running: end them first")));
+                return true;
+            }
+            {
+                api::Message ok;
+                ok.mutable_ok();
+                Send(fd, ok);
+            }
+            loop_->Stop();
+            return true;
+        case api::Message::kShimHello: AdoptHello(fd, std::move(packet)); return false;
+        default:
+            SendError(fd, absl::InvalidArgumentError("the agent does not take this message"));
+            Close(fd);
+            return false;
+    }
+}
+
+void Agent::Send(int fd, const api::Message& message) {
+    const auto it = connections_.find(fd);
+    if (it == connections_.end()) return;
+    api::Channel& channel = it->second->channel;
+    Status status = channel.Queue(message);
+    if (status.ok()) {
+        const StatusOr<bool> done = channel.Flush();
+        status = done.status();
+        if (done.ok() && !*done) (void)loop_->Change(fd, EPOLLIN | EPOLLOUT);
+    }
+    // A client that takes nothing at all loses its connection; its shim ends the sandbox then.
+    if (!status.ok() && !absl::IsUnavailable(status)) LogWarning("client: ", status.message());
+}
+
+void Agent::SendError(int fd, const Status& status) {
+    api::Message message;
+    message.mutable_error()->set_message(std::string(status.message()));
+    message.mutable_error()->set_code(static_cast<int>(status.code()));
+    Send(fd, message);
+}
+
+void Agent::Close(int fd) {
+    const auto it = connections_.find(fd);
+    if (it == connections_.end()) return;
+    loop_->Forget(fd);
+    if (Run* run = FindRun(it->second->run_id); run != nullptr && run->client_fd == fd) run->client_fd = -1;
+    for (auto& [id, run] : runs_) {
+        if (run->kill_client_fd == fd) run->kill_client_fd = -1;
+    }
+    connections_.erase(it);
+    UpdateBusy();
+}
+
+void Agent::OnHelper() {
+    while (true) {
+        StatusOr<std::optional<api::Packet>> packet = options_.helper->channel().TryReceive();
+        if (!packet.ok()) {
+            LogError("the root helper is gone: no sandbox can be started; restart the agent");
+            loop_->Forget(options_.helper->channel().fd());
+            return;
+        }
+        if (!packet->has_value()) return;
+        const api::ShimStarted& started = (*packet)->message.shim_started();
+        Run* run = FindRun(started.id());
+        if (run == nullptr) continue;
+        if (started.pid() < 0) {
+            FailRun(*run, started.error());
+        } else if (sandbox::Sandbox* sandbox = registry_.Find(run->id)) {
+            sandbox->shim_pid = started.pid();
+        }
+    }
+}
+
+void Agent::OnHub() {
+    for (const v1::Event& event : hub_->TakeUrgent()) OnUrgent(event);
+    Distribute(hub_->TakeEvents());
+    const uint64_t drained = hub_->drained();
+    std::vector<std::string> ready;
+    for (auto& [id, run] : runs_) {
+        if (run->drain_asked && !run->collected && run->drain_target <= drained) ready.push_back(id);
+    }
+    for (const std::string& id : ready) {
+        if (Run* run = FindRun(id)) Collect(*run);
+    }
+}
+
+void Agent::OnTick() {
+    OnHub();
+    EndOrphans();
+    const uint64_t now = BootNow();
+    if (!runs_.empty()) idle_since_ns_ = now;
+    if (options_.idle_exit_ns != 0 && now - idle_since_ns_ >= options_.idle_exit_ns) {
+        LogInfo("no sandbox is left: leaving");
+        loop_->Stop();
+    }
+}
+
+void Agent::UpdateBusy() {
+    bool listening = false;
+    for (const auto& [fd, connection] : connections_) {
+        listening = listening || connection->follow || connection->run_events;
+    }
+    hub_->SetListening(listening);
+    hub_->SetBusy(!runs_.empty());
+}
+
+Agent::Run* Agent::FindRun(const std::string& id) {
+    const auto it = runs_.find(id);
+    return it == runs_.end() ? nullptr : it->second.get();
+}
+
+void Agent::DropPolicy(uint32_t index) {
+    const auto it = policy_uses_.find(index);
+    if (it == policy_uses_.end() || --it->second > 0) return;
+    policy_uses_.erase(it);
+    const Status status = sensor_.RetirePolicy(index);
+    if (!status.ok()) LogWarning("retire a policy: ", status.message());
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,174 @@
+// The agent: serves clients and shims, binds sandboxes in the kernel, and ends them.
+//
+//   SK_ASSIGN_OR_RETURN(auto agent, Agent::Create({...}));
+//   SK_RETURN_IF_ERROR(agent->Serve());     // until SIGTERM, Shutdown, or idle for too long
+//
+// One thread, beside that of EventHub and those of Killer. All calls of the sensor but PollRings
+// are made here.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "userspace/api/channel.h"
+#include "userspace/cmd/agent_version.h"
+#include "userspace/cmd/attestation.h"
+#include "userspace/cmd/config.h"
+#include "userspace/cmd/event_hub.h"
+#include "userspace/cmd/event_loop.h"
+#include "userspace/cmd/helper.h"
+#include "userspace/cmd/run_policy.h"
+#include "userspace/kernel/sensor.h"
+#include "userspace/launch/cgroup.h"
+#include "userspace/launch/native.h"
+#include "userspace/launch/seccomp.h"
+#include "userspace/policy/compile.h"
+#include "userspace/respond/breaker.h"
+#include "userspace/respond/killer.h"
+#include "userspace/sandbox/evidence.h"
+#include "userspace/sandbox/registry.h"
+#include "userspace/sandbox/state_file.h"
+
+namespace stockade::cmd {
+
+class Agent {
+  public:
+    struct Options {
+        Config config;
+        uint64_t idle_exit_ns = 0;  // 0 = stays; else leaves when so long without a sandbox
+        Helper* helper = nullptr;   // not owned
+        kernel::Sensor* sensor = nullptr;  // not owned
+        Fd listen;
+        launch::CgroupHome home;
+    };
+    static StatusOr<std::unique_ptr<Agent>> Create(Options options);
+    ~Agent();
+    Status Serve();
+
+  private:
+    // A client, or a shim that has just connected.
+    struct Connection {
+        api::Channel channel;
+        bool follow = false;       // asked for events
+        api::Events filter;
+        std::string run_id;        // the run whose client it is
+        bool run_events = false;
+        uint64_t lost = 0;         // events that it was too slow for
+    };
+    // What the agent keeps of a sandbox beside the registry.
+    struct Run {
+        std::string id;
+        api::Channel control;      // the shim; not ok() while an adopted one is waited for
+        int client_fd = -1;        // key in connections_; -1 = none
+        bool client_events = false;
+        Fd cgroup;                 // an open file of its own: the shim's one holds the lock
+        policy::ResolvedPolicy policy;
+        api::Attestation attestation;
+        api::Labels labels;
+        std::vector<std::string> notes;
+        bool released = false;
+        bool ended = false;
+        api::ShimEnded end;
+        bool killing = false;      // the killer is at it
+        bool drain_asked = false;
+        uint64_t drain_target = 0;
+        bool collected = false;
+        std::string refusal_reason;  // of the violation that condemned it
+        std::string refusal_code;
+        respond::KillTimes kill;
+        std::shared_ptr<sandbox::Evidence> evidence;
+        int kill_client_fd = -1;   // waits for a KillReply
+        uint64_t adopt_deadline_ns = 0;
+        api::RunResult result;
+    };
+
+    explicit Agent(Options options);
+    Status Init();
+    void OnAccept();
+    void OnConnection(int fd, uint32_t events);
+    // False when the connection was closed or became a shim's.
+    bool Handle(int fd, api::Packet packet);
+    void Send(int fd, const api::Message& message);
+    void SendError(int fd, const Status& status);
+    void Close(int fd);
+    void OnHelper();
+    void OnHub();
+    void OnTick();
+    void UpdateBusy();
+
+    // agent_start.cc
+    void StartRun(int fd, api::Packet packet);
+    Status PrepareRun(Connection& connection, api::Packet& packet, std::string* id);
+    StatusOr<api::StartShim> MakeOrder(Run& run, const sandbox::Sandbox& sandbox,
+                                       const policy::CompiledPolicy& draft, const api::Run& request);
+    Status CheckSources(const policy::CompiledPolicy& compiled, const api::Packet& packet);
+    StatusOr<const launch::SeccompProgram*> Seccomp(uint64_t grants, const std::string& json);
+    void OnControl(const std::string& id);
+    void HandleShim(Run& run, api::Packet packet);
+    void OnCreated(Run& run, api::Packet packet);
+    Status BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd);
+    void OnReleased(Run& run, const api::ShimReleased& released);
+    void WatchControl(Run& run);
+    void Attest(Run& run, sandbox::Sandbox& sandbox);
+
+    // agent_end.cc
+    void OnUrgent(const v1::Event& event);
+    void StartKill(Run& run, bool with_evidence);
+    void OnKiller();
+    void OnKilled(Run& run, const respond::Killed& killed);
+    void OnEnded(Run& run, const api::ShimEnded& ended);
+    void AskDrain(Run& run);
+    void Collect(Run& run);
+    void OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes);
+    void OnShimGone(Run& run);
+    void FailRun(Run& run, const std::string& reason);
+    void Remove(Run& run);
+    void Unbind(sandbox::Sandbox& sandbox);
+
+    // agent_adopt.cc
+    Status AdoptAll();
+    void AdoptHello(int fd, api::Packet packet);
+    void EndOrphans();
+
+    // agent_query.cc
+    api::SandboxRow Row(sandbox::Sandbox& sandbox);
+    void AnswerPs(int fd);
+    void AnswerInspect(int fd, const std::string& id);
+    void AnswerVersion(int fd);
+    void KillOnRequest(int fd, const api::Kill& kill);
+    void AttachClient(int fd, const api::Attach& attach);
+    void Distribute(const std::vector<StreamedEvent>& events);
+
+    // agent_events.cc
+    void PublishStep(const sandbox::Sandbox& sandbox, int step, const std::string& detail = "");
+    void PublishKilled(const Run& run, const sandbox::Sandbox& sandbox, bool pending);
+    v1::Event Envelope(const sandbox::Sandbox& sandbox) const;
+
+    Run* FindRun(const std::string& id);
+    void UsePolicy(uint32_t index) { ++policy_uses_[index]; }
+    void DropPolicy(uint32_t index);
+
+    Options options_;
+    kernel::Sensor& sensor_;
+    std::unique_ptr<EventLoop> loop_;
+    sandbox::Registry registry_;
+    std::unique_ptr<EventHub> hub_;
+    std::unique_ptr<respond::Killer> killer_;
+    std::unique_ptr<sandbox::StateFiles> files_;
+    respond::Breaker breaker_;
+    PolicyStore policies_;
+    std::vector<CoverageRow> coverage_;
+    bool bpf_before_landlock_ = false;
+    std::map<int, std::unique_ptr<Connection>> connections_;
+    std::map<std::string, std::unique_ptr<Run>> runs_;
+    std::map<uint32_t, int> policy_uses_;
+    // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
+    std::map<std::pair<uint64_t, std::string>, launch::SeccompProgram> seccomp_;
+    uint64_t idle_since_ns_ = 0;
+    Fd signals_;
+};
+
+
+}  // namespace stockade::cmd

@@ -1,0 +1,131 @@
+// What an earlier agent had started: taken over from the pins, the state files and the shims.
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/log.h"
+#include "userspace/cmd/agent.h"
+#include "userspace/model/lifecycle.h"
+
+namespace stockade::cmd {
+
+Status Agent::AdoptAll() {
+    SK_ASSIGN_OR_RETURN(const std::vector<kernel::Sensor::LiveSlot> slots, sensor_.LiveSlots());
+    SK_ASSIGN_OR_RETURN(const sandbox::StateFiles::Loaded loaded, files_->Load());
+    for (const std::string& broken : loaded.broken) LogWarning("state file of no sandbox: ", broken);
+    for (const kernel::Sensor::LiveSlot& live : slots) {
+        UsePolicy(live.slot.policy_index);
+        const sandbox::StoredSandbox* stored = nullptr;
+        for (const sandbox::StoredSandbox& candidate : loaded.sandboxes) {
+            if (candidate.slot() == live.ref.slot && candidate.generation() == live.ref.generation) stored = &candidate;
+        }
+        if (stored == nullptr) {
+            // Its start had not come to an end, so nothing of it runs but its shim's own code.
+            LogWarning("slot ", live.ref.slot, " belongs to no known sandbox: freed");
+            (void)sensor_.Condemn(live.ref, SK_CODE_CONDEMNED);
+            const Status freed = sensor_.FreeSlot(live.ref);
+            if (!freed.ok()) LogError("free slot ", live.ref.slot, ": ", freed.message());
+            DropPolicy(live.slot.policy_index);
+            continue;
+        }
+        auto info = std::make_shared<model::SandboxInfo>();
+        SK_ASSIGN_OR_RETURN(info->id, model::SandboxId::Parse(stored->id()));
+        info->labels = {.session = stored->session(), .tool = stored->tool(), .trace = stored->trace(), .free = {}};
+        info->labels.free.insert(stored->labels().begin(), stored->labels().end());
+        info->runtime = stored->runtime();
+        info->policies = {{.id = stored->policy_id(), .name = stored->policy_name(), .hash = stored->policy_hash()}};
+        SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Adopt(info, stored->uid()));
+        sandbox->argv.assign(stored->argv().begin(), stored->argv().end());
+        sandbox->mode = stored->mode();
+        sandbox->policy_index = live.slot.policy_index;
+        sandbox->cgroup = stored->cgroup();
+        sandbox->times.created_ns = stored->created_boot_ns();
+        sandbox->times.attested_ns = stored->attested_boot_ns();
+        sandbox->conditions.push_back("Adopted");
+        registry_.Bind(*sandbox, live.ref.slot, live.ref.generation);
+        hub_->path().Track(live.ref.slot, live.ref.generation, 0);
+        (void)registry_.Move(*sandbox, model::SandboxState::kStarting);
+        (void)registry_.Move(*sandbox, model::SandboxState::kRunning);
+
+        auto run = std::make_unique<Run>();
+        run->id = stored->id();
+        run->released = true;
+        run->labels.set_session(stored->session());
+        run->labels.set_tool(stored->tool());
+        run->labels.set_trace(stored->trace());
+        *run->labels.mutable_free() = stored->labels();
+        run->attestation.set_policy(stored->policy_name());
+        run->attestation.set_policy_hash(stored->policy_hash());
+        run->attestation.set_mode(stored->mode());
+        run->attestation.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+        run->attestation.set_attested_boot_ns(stored->attested_boot_ns());
+        StatusOr<Fd> cgroup = Fd::OpenAt(options_.home.dir, run->id, O_RDONLY | O_DIRECTORY);
+        if (cgroup.ok()) run->cgroup = *std::move(cgroup);
+        run->adopt_deadline_ns = BootNow() + uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000;
+        runs_[run->id] = std::move(run);
+        PublishStep(*sandbox, model::LIFECYCLE_ADOPTED);
+        if (live.state.condemned_ns != 0) {
+            sandbox->times.condemned_ns = live.state.condemned_ns;
+            (void)registry_.Move(*sandbox, model::SandboxState::kCondemned);
+            StartKill(*runs_[stored->id()], true);
+        }
+    }
+    for (const sandbox::StoredSandbox& stored : loaded.sandboxes) {
+        if (FindRun(stored.id()) == nullptr) (void)files_->Remove(stored.id());
+    }
+    const launch::Leftovers left = launch::CleanLeftovers(options_.home);
+    for (const std::string& failed : left.failed) LogWarning("clean up: ", failed);
+    UpdateBusy();
+    return absl::OkStatus();
+}
+
+// The connection of a shim that had lost its agent becomes the control channel of its run.
+void Agent::AdoptHello(int fd, api::Packet packet) {
+    const api::ShimHello& hello = packet.message.shim_hello();
+    auto node = connections_.extract(fd);
+    loop_->Forget(fd);
+    Run* run = FindRun(hello.id());
+    sandbox::Sandbox* sandbox = registry_.Find(hello.id());
+    if (run == nullptr || run->control.ok()) {
+        api::Message message;
+        message.mutable_shim_kill()->set_end("agent");
+        message.mutable_shim_kill()->set_reason("the next agent does not know this sandbox");
+        (void)node.mapped()->channel.Send(message);
+        return;
+    }
+    run->control = std::move(node.mapped()->channel);
+    run->adopt_deadline_ns = 0;
+    sandbox->shim_pid = hello.pid();
+    WatchControl(*run);
+    LogInfo(run->id, ": taken over");
+    if (hello.ended()) return OnEnded(*run, hello.last());
+    OnControl(run->id);  // what came with the hello
+}
+
+// Adopted sandboxes whose shim did not come.
+void Agent::EndOrphans() {
+    const uint64_t now = BootNow();
+    std::vector<std::string> late;
+    for (const auto& [id, run] : runs_) {
+        if (run->adopt_deadline_ns != 0 && now >= run->adopt_deadline_ns) late.push_back(id);
+    }
+    for (const std::string& id : late) {
+        Run& run = *FindRun(id);
+        run.adopt_deadline_ns = 0;
+        LogWarning(id, ": its shim did not come back: ending it");
+        sandbox::Sandbox* sandbox = registry_.Find(id);
+        (void)sensor_.Condemn({.slot = sandbox->slot, .generation = sandbox->generation}, SK_CODE_CONDEMNED);
+        run.ended = true;
+        run.end.set_exit_code(137);
+        run.end.set_end("shim");
+        run.end.set_reason("the keeper of the sandbox was killed");
+        if (run.cgroup.ok()) {
+            StartKill(run, false);
+        } else {
+            AskDrain(run);
+        }
+    }
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,258 @@
+// The end of a sandbox: a violation's kill, the command's own end, and what is left to do.
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/log.h"
+#include "userspace/cmd/agent.h"
+#include "userspace/model/lifecycle.h"
+#include "userspace/model/reason.h"
+
+namespace stockade::cmd {
+namespace {
+
+// After a report of tasks in D state: how long a thread goes on waiting for them.
+constexpr uint64_t kPendingWaitNs = 3'600'000'000'000;
+constexpr char kKillProcess[] = "kill-process";
+constexpr char kKillSandbox[] = "kill-sandbox";
+
+bool Kills(const std::string& verdict) { return verdict == kKillProcess || verdict == kKillSandbox; }
+
+}  // namespace
+
+// A record of the kernel that condemns, or of a violation that kills.
+void Agent::OnUrgent(const v1::Event& event) {
+    Run* run = FindRun(event.sandbox().id());
+    sandbox::Sandbox* sandbox = registry_.Find(event.sandbox().id());
+    if (run == nullptr || sandbox == nullptr) return;
+    const bool condemned = event.has_lifecycle() && event.lifecycle().op() == "condemned";
+    // The violation names the object; the condemned record that goes with it only the code.
+    if (Kills(event.verdict()) && !event.has_lifecycle()) {
+        run->refusal_reason = event.reason();
+        run->refusal_code = event.code();
+    }
+    if (!condemned && event.verdict() != kKillSandbox) return;
+    if (run->refusal_reason.empty()) {
+        run->refusal_reason = event.reason();
+        run->refusal_code = event.code();
+    }
+    if (sandbox->times.condemned_ns != 0) return;
+    sandbox->times.condemned_ns = event.boot_ns() != 0 ? event.boot_ns() : BootNow();
+    // kFailedPrecondition when it has ended meanwhile: then there is nothing left to kill.
+    if (!registry_.Move(*sandbox, model::SandboxState::kCondemned).ok()) return;
+    if (!breaker_.Allow(sandbox->info->policies.empty() ? "" : sandbox->info->policies.front().name, BootNow())) {
+        sandbox->conditions.push_back("Degraded/BreakerOpen");
+        PublishStep(*sandbox, model::LIFECYCLE_DEGRADED,
+                    absl::StrCat("breaker: more than ", options_.config.kills_per_minute,
+                                 " kills a minute under this policy; condemned and refused, not killed"));
+        LogError(run->id, ": condemned, but not killed: the breaker of its policy is open");
+        return;
+    }
+    StartKill(*run, true);
+}
+
+void Agent::StartKill(Run& run, bool with_evidence) {
+    if (run.killing || !run.cgroup.ok()) return;
+    StatusOr<Fd> cgroup = Fd::Dup(run.cgroup.get());
+    if (!cgroup.ok()) return LogError(run.id, ": ", cgroup.status().message());
+    run.killing = true;
+    respond::KillOrder order{.id = run.id,
+                             .cgroup = *std::move(cgroup),
+                             .options = {},
+                             .evidence = nullptr,
+                             .pending_wait_ns = kPendingWaitNs};
+    if (with_evidence) {
+        run.evidence = std::make_shared<sandbox::Evidence>();
+        // The thread reads the cgroup through a number that stays open as long as the order.
+        order.evidence = [evidence = run.evidence, fd = order.cgroup.get()](uint64_t deadline) {
+            *evidence = sandbox::TakeEvidence(fd, deadline);
+        };
+    }
+    killer_->Start(std::move(order));
+}
+
+void Agent::OnKiller() {
+    for (const respond::Killed& killed : killer_->Finished()) {
+        if (Run* run = FindRun(killed.id)) OnKilled(*run, killed);
+    }
+}
+
+void Agent::OnKilled(Run& run, const respond::Killed& killed) {
+    sandbox::Sandbox* sandbox = registry_.Find(run.id);
+    run.kill = killed.report.times;
+    sandbox->kill_pending = killed.report.pending;
+    if (!killed.report.status.ok()) LogError(run.id, ": kill: ", killed.report.status.message());
+    PublishKilled(run, *sandbox, killed.report.pending);
+    if (run.kill_client_fd >= 0) {
+        api::Message message;
+        api::KillReply& reply = *message.mutable_kill_reply();
+        reply.set_id(run.id);
+        reply.set_pending(killed.report.pending);
+        for (const int pid : killed.report.left) reply.add_left(pid);
+        reply.mutable_times()->set_kill_asked(run.kill.kill_asked_ns);
+        reply.mutable_times()->set_empty(run.kill.empty_ns);
+        Send(run.kill_client_fd, message);
+        if (!killed.report.pending) run.kill_client_fd = -1;
+    }
+    if (killed.report.pending) return;
+    run.killing = false;
+    // Without a shim there is nobody else to say that it has ended.
+    if (!run.control.ok() && run.adopt_deadline_ns == 0) run.ended = true;
+    if (run.ended) AskDrain(run);
+}
+
+void Agent::OnEnded(Run& run, const api::ShimEnded& ended) {
+    sandbox::Sandbox* sandbox = registry_.Find(run.id);
+    run.ended = true;
+    run.end = ended;
+    sandbox->times.ended_ns = ended.boot_ns();
+    if (run.killing) return;  // OnKilled goes on
+    const StatusOr<bool> empty = respond::WaitEmpty(run.cgroup.get(), 0);
+    if (empty.ok() && *empty) {
+        AskDrain(run);
+    } else {
+        StartKill(run, false);  // tasks that had entered from outside, or are on their way out
+    }
+}
+
+void Agent::AskDrain(Run& run) {
+    if (run.drain_asked) return;
+    run.drain_asked = true;
+    run.drain_target = hub_->RequestDrain();
+}
+
+// All records of the sandbox have gone through the path: closes its books.
+void Agent::Collect(Run& run) {
+    run.collected = true;
+    sandbox::Sandbox* sandbox = registry_.Find(run.id);
+    (void)registry_.Move(*sandbox, model::SandboxState::kEmpty);
+    const kernel::SlotRef ref{.slot = sandbox->slot, .generation = sandbox->generation};
+    const StatusOr<sk_state> state = sensor_.ReadState(ref);
+    v1::Summary summary = hub_->path().Finish(ref.slot, ref.generation, state.ok() ? &*state : nullptr);
+
+    api::RunResult& result = run.result;
+    result.set_exit_code(run.end.exit_code());
+    result.set_end(run.end.end());
+    result.set_reason(run.end.reason());
+    const bool condemned = state.ok() && state->condemned_ns != 0;
+    const bool killed_process = run.end.exit_code() == 137 && run.end.end() == "signalled" && !run.refusal_reason.empty();
+    const bool policy = (condemned || killed_process) && run.end.end() != "killed";
+    if (policy) {
+        result.set_exit_code(137);
+        result.set_end("policy");
+        result.set_reason(!run.refusal_reason.empty()
+                              ? run.refusal_reason
+                              : model::ReasonSentence(state.ok() ? state->condemned_code : 0, "a violation"));
+        result.set_code(!run.refusal_code.empty() ? run.refusal_code
+                                                  : std::string(model::CodeName(state.ok() ? state->condemned_code : 0)));
+        if (condemned) sandbox->times.condemned_ns = state->condemned_ns;
+    }
+    v1::Event event = Envelope(*sandbox);
+    *event.mutable_summary() = summary;
+    event.set_kind("summary");
+    hub_->path().Publish(std::move(event));
+    *result.mutable_summary() = std::move(summary);
+
+    if (!run.control.ok()) return OnDestroyed(run, {}, {});
+    api::Message message;
+    message.mutable_shim_collected()->set_policy_kill(policy);
+    message.mutable_shim_collected()->set_reason(result.reason());
+    if (!run.control.Send(message).ok()) OnShimGone(run);
+}
+
+void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes) {
+    sandbox::Sandbox* sandbox = registry_.Find(run.id);
+    sandbox->times.removed_ns = BootNow();
+    api::RunResult& result = run.result;
+    if (result.end().empty()) {  // it failed before it ran
+        result.set_exit_code(125);
+        result.set_end("failed");
+    }
+    result.set_id(run.id);
+    *result.mutable_removal() = removal;
+    *result.mutable_attestation() = run.attestation;
+    *result.mutable_labels() = run.labels;
+    for (const std::string& note : notes) result.add_notes(note);
+    api::Timeline& times = *result.mutable_times();
+    times.set_created(sandbox->times.created_ns);
+    times.set_attested(sandbox->times.attested_ns);
+    times.set_started(sandbox->times.started_ns);
+    times.set_condemned(sandbox->times.condemned_ns);
+    times.set_freeze_asked(run.kill.freeze_asked_ns);
+    times.set_frozen(run.kill.frozen_ns);
+    times.set_evidence(run.kill.evidence_ns);
+    times.set_kill_asked(run.kill.kill_asked_ns);
+    times.set_empty(run.kill.empty_ns);
+    times.set_ended(sandbox->times.ended_ns);
+    times.set_removed(sandbox->times.removed_ns);
+    if (run.evidence != nullptr && !run.killing) {
+        for (const sandbox::ProcessEvidence& process : run.evidence->processes) {
+            api::ProcessRow& row = *result.add_evidence();
+            row.set_pid(process.pid);
+            row.set_ppid(process.ppid);
+            row.set_comm(process.comm);
+            row.set_command(process.command);
+            row.set_state(std::string(1, process.state));
+            row.set_start_boot_ns(process.start_boot_ns);
+        }
+    }
+    PublishStep(*sandbox, model::LIFECYCLE_DESTROYED, removal.left_over().empty() ? "" : removal.left_over(0));
+    Distribute(hub_->TakeEvents());  // the client's last event comes before its result
+    api::Message message;
+    *message.mutable_run_result() = result;
+    Send(run.client_fd, message);
+    Remove(run);
+}
+
+// A start that did not come to be. The shim cleans up after itself and says so.
+void Agent::FailRun(Run& run, const std::string& reason) {
+    run.result.set_exit_code(125);
+    run.result.set_end("failed");
+    run.result.set_reason(reason);
+    if (!run.control.ok()) OnDestroyed(run, {}, {});
+}
+
+// The shim is gone: its sandbox dies with it, and what it would have removed is removed here.
+void Agent::OnShimGone(Run& run) {
+    loop_->Forget(run.control.fd());
+    run.control.Close();
+    if (run.collected || run.result.end() == "failed" || !run.cgroup.ok()) return OnDestroyed(run, {}, {});
+    LogError(run.id, ": its shim was killed: ending the sandbox");
+    run.ended = true;
+    run.end.set_exit_code(137);
+    run.end.set_end("shim");
+    run.end.set_reason("the keeper of the sandbox was killed");
+    if (sandbox::Sandbox* sandbox = registry_.Find(run.id); sandbox->slot != 0) {
+        (void)sensor_.Condemn({.slot = sandbox->slot, .generation = sandbox->generation}, SK_CODE_CONDEMNED);
+    }
+    StartKill(run, false);
+}
+
+void Agent::Unbind(sandbox::Sandbox& sandbox) {
+    if (sandbox.slot == 0) return;
+    const Status status = sensor_.FreeSlot({.slot = sandbox.slot, .generation = sandbox.generation});
+    if (!status.ok()) LogError(sandbox.id(), ": free its slot: ", status.message());
+    DropPolicy(sandbox.policy_index);
+}
+
+void Agent::Remove(Run& run) {
+    const std::string id = run.id;
+    const bool abandoned = !run.control.ok() && run.cgroup.ok();
+    if (run.control.ok()) loop_->Forget(run.control.fd());
+    if (sandbox::Sandbox* sandbox = registry_.Find(id)) Unbind(*sandbox);
+    if (const auto it = connections_.find(run.client_fd); it != connections_.end()) {
+        it->second->run_id.clear();
+        it->second->run_events = false;
+    }
+    if (const Status status = files_->Remove(id); !status.ok()) LogWarning(id, ": ", status.message());
+    runs_.erase(id);
+    registry_.Remove(id);
+    if (abandoned) {
+        const launch::Leftovers left = launch::CleanLeftovers(options_.home);
+        for (const std::string& failed : left.failed) LogWarning("clean up: ", failed);
+    }
+    UpdateBusy();
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,67 @@
+// Events that the agent says itself.
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/cmd/agent.h"
+#include "userspace/model/lifecycle.h"
+#include "userspace/model/names.h"
+#include "userspace/model/text.h"
+
+namespace stockade::cmd {
+
+v1::Event Agent::Envelope(const sandbox::Sandbox& sandbox) const {
+    v1::Event event;
+    model::ToProto(*sandbox.info, event.mutable_sandbox());
+    event.set_boot_ns(BootNow());
+    event.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+    if (!sandbox.info->policies.empty()) {
+        event.mutable_policy()->set_name(sandbox.info->policies.front().name);
+        event.mutable_policy()->set_hash(sandbox.info->policies.front().hash);
+    }
+    return event;
+}
+
+void Agent::PublishStep(const sandbox::Sandbox& sandbox, int step, const std::string& detail) {
+    v1::Event event = Envelope(sandbox);
+    event.set_kind("lifecycle");
+    v1::Lifecycle& lifecycle = *event.mutable_lifecycle();
+    lifecycle.set_op(std::string(model::NameOf(model::LifecycleOps(), static_cast<uint32_t>(step))));
+    if (!detail.empty()) (void)model::AppendEscaped(detail, lifecycle.mutable_detail());
+    if (step == model::LIFECYCLE_ATTESTED) {
+        for (const CoverageRow& row : coverage_) {
+            v1::CoverageCell& cell = *lifecycle.add_coverage();
+            cell.set_operation(row.operation);
+            cell.set_cell(row.cell);
+        }
+    }
+    if (step == model::LIFECYCLE_DESTROYED) {
+        const auto it = runs_.find(sandbox.id());
+        if (it != runs_.end()) lifecycle.set_exit_status(it->second->result.exit_code());
+    }
+    hub_->path().Publish(std::move(event));
+}
+
+void Agent::PublishKilled(const Run& run, const sandbox::Sandbox& sandbox, bool pending) {
+    v1::Event event = Envelope(sandbox);
+    event.set_kind("lifecycle");
+    v1::Lifecycle& lifecycle = *event.mutable_lifecycle();
+    const int step = pending ? model::LIFECYCLE_KILL_PENDING : model::LIFECYCLE_KILLED;
+    lifecycle.set_op(std::string(model::NameOf(model::LifecycleOps(), static_cast<uint32_t>(step))));
+    const std::pair<const char*, uint64_t> steps[] = {
+        {"condemned", sandbox.times.condemned_ns}, {"freeze_asked", run.kill.freeze_asked_ns},
+        {"frozen", run.kill.frozen_ns},            {"evidence", run.kill.evidence_ns},
+        {"kill_asked", run.kill.kill_asked_ns},    {"empty", run.kill.empty_ns}};
+    for (const auto& [name, boot_ns] : steps) {
+        if (boot_ns == 0) continue;
+        v1::Step& row = *lifecycle.add_steps();
+        row.set_name(name);
+        row.set_boot_ns(boot_ns);
+    }
+    if (run.evidence != nullptr) {
+        std::string detail = absl::StrCat(run.evidence->processes.size(), " processes");
+        if (run.evidence->left_out > 0) absl::StrAppend(&detail, " and ", run.evidence->left_out, " more");
+        lifecycle.set_detail(detail);
+    }
+    hub_->path().Publish(std::move(event));
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,184 @@
+// What clients ask beside running something.
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/log.h"
+#include "bpf/wire/record.h"
+#include "userspace/cmd/agent.h"
+#include "userspace/model/lifecycle.h"
+
+namespace stockade::cmd {
+namespace {
+
+bool Wants(const api::Events& filter, const StreamedEvent& event) {
+    if (!filter.session().empty() && filter.session() != event.session) return false;
+    if (!filter.sandbox().empty() && event.sandbox.rfind(filter.sandbox(), 0) != 0) return false;
+    return filter.kinds().empty() ||
+           std::find(filter.kinds().begin(), filter.kinds().end(), event.kind) != filter.kinds().end();
+}
+
+}  // namespace
+
+api::SandboxRow Agent::Row(sandbox::Sandbox& sandbox) {
+    api::SandboxRow row;
+    row.set_id(sandbox.id());
+    row.set_state(sandbox.kill_pending ? "kill-pending" : std::string(model::ToString(sandbox.state)));
+    const model::Labels& labels = sandbox.info->labels;
+    row.mutable_labels()->set_session(labels.session);
+    row.mutable_labels()->set_tool(labels.tool);
+    row.mutable_labels()->set_trace(labels.trace);
+    row.mutable_labels()->mutable_free()->insert(labels.free.begin(), labels.free.end());
+    if (!sandbox.info->policies.empty()) {
+        row.set_policy(sandbox.info->policies.front().name);
+        row.set_policy_hash(sandbox.info->policies.front().hash);
+    }
+    row.set_mode(sandbox.mode);
+    row.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+    row.set_runtime(sandbox.info->runtime);
+    row.set_pid(sandbox.init_pid);
+    row.set_age_ns(BootNow() - sandbox.times.created_ns);
+    for (const std::string& condition : sandbox.conditions) row.add_conditions(condition);
+    row.set_command(absl::StrJoin(sandbox.argv, " "));
+    const StatusOr<sk_state> state =
+        sandbox.slot == 0 ? absl::NotFoundError("not bound")
+                          : sensor_.ReadState({.slot = sandbox.slot, .generation = sandbox.generation});
+    if (state.ok()) {
+        row.set_tasks(state->tasks);
+        uint64_t violations = 0;
+        for (const uint64_t count : state->violations) violations += count;
+        row.set_violations(violations);
+    }
+    return row;
+}
+
+void Agent::AnswerPs(int fd) {
+    api::Message message;
+    api::PsReply& reply = *message.mutable_ps_reply();
+    for (sandbox::Sandbox* sandbox : registry_.All()) *reply.add_rows() = Row(*sandbox);
+    Send(fd, message);
+}
+
+void Agent::AnswerInspect(int fd, const std::string& id) {
+    const StatusOr<sandbox::Sandbox*> found = registry_.FindByPrefix(id);
+    if (!found.ok()) return SendError(fd, found.status());
+    sandbox::Sandbox& sandbox = **found;
+    Run* run = FindRun(sandbox.id());
+    api::Message message;
+    api::InspectReply& reply = *message.mutable_inspect_reply();
+    *reply.mutable_row() = Row(sandbox);
+    reply.set_cgroup(sandbox.cgroup);
+    reply.set_slot(sandbox.slot);
+    reply.set_generation(sandbox.generation);
+    reply.set_shim_pid(sandbox.shim_pid);
+    reply.mutable_times()->set_created(sandbox.times.created_ns);
+    reply.mutable_times()->set_attested(sandbox.times.attested_ns);
+    reply.mutable_times()->set_started(sandbox.times.started_ns);
+    reply.mutable_times()->set_condemned(sandbox.times.condemned_ns);
+    if (run != nullptr) {
+        *reply.mutable_attestation() = run->attestation;
+        if (run->cgroup.ok()) {
+            // As bounded as evidence of a kill: nobody waits longer for a list of processes.
+            const sandbox::Evidence evidence = sandbox::TakeEvidence(run->cgroup.get(), BootNow() + 20'000'000);
+            for (const sandbox::ProcessEvidence& process : evidence.processes) {
+                api::ProcessRow& row = *reply.add_processes();
+                row.set_pid(process.pid);
+                row.set_ppid(process.ppid);
+                row.set_comm(process.comm);
+                row.set_command(process.command);
+                row.set_state(std::string(1, process.state));
+                row.set_start_boot_ns(process.start_boot_ns);
+            }
+        }
+    }
+    Send(fd, message);
+}
+
+void Agent::AnswerVersion(int fd) {
+    api::Message message;
+    api::VersionReply& reply = *message.mutable_version_reply();
+    reply.set_version(kVersion);
+    reply.set_protocol(api::kProtocolVersion);
+    reply.set_abi(SK_RECORD_ABI);
+    reply.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+    reply.set_pid(getpid());
+    reply.set_sandboxes(static_cast<uint32_t>(registry_.size()));
+    reply.set_transient(options_.idle_exit_ns != 0);
+    Send(fd, message);
+}
+
+void Agent::KillOnRequest(int fd, const api::Kill& kill) {
+    const StatusOr<sandbox::Sandbox*> found = registry_.FindByPrefix(kill.id());
+    if (!found.ok()) return SendError(fd, found.status());
+    sandbox::Sandbox& sandbox = **found;
+    Run* run = FindRun(sandbox.id());
+    if (run == nullptr || !run->cgroup.ok() || sandbox.slot == 0) {
+        return SendError(fd, absl::FailedPreconditionError("the sandbox is only being made: try again"));
+    }
+    if (run->killing || run->ended) {
+        return SendError(fd, absl::FailedPreconditionError("the sandbox is ending already"));
+    }
+    // The shim learns why before the kernel is told, so that it does not take it for a crash.
+    api::Message told;
+    told.mutable_shim_kill()->set_end("killed");
+    told.mutable_shim_kill()->set_reason(kill.reason().empty() ? "killed by stockade kill" : kill.reason());
+    const Status condemned =
+        sensor_.Condemn({.slot = sandbox.slot, .generation = sandbox.generation}, SK_CODE_CONDEMNED);
+    if (!condemned.ok()) return SendError(fd, condemned);
+    if (sandbox.times.condemned_ns == 0) sandbox.times.condemned_ns = BootNow();
+    (void)registry_.Move(sandbox, model::SandboxState::kCondemned);
+    run->kill_client_fd = fd;
+    if (run->control.ok()) (void)run->control.Send(told);
+    StartKill(*run, true);
+}
+
+void Agent::AttachClient(int fd, const api::Attach& attach) {
+    Run* run = FindRun(attach.id());
+    if (run == nullptr) {
+        return SendError(fd, absl::NotFoundError(absl::StrCat("no sandbox ", attach.id(), " is left")));
+    }
+    if (run->client_fd >= 0) return SendError(fd, absl::FailedPreconditionError("it has a client"));
+    run->client_fd = fd;
+    connections_[fd]->run_id = run->id;
+    connections_[fd]->run_events = attach.events();
+    UpdateBusy();
+    api::Message message;
+    message.mutable_ok();
+    Send(fd, message);
+}
+
+void Agent::Distribute(const std::vector<StreamedEvent>& events) {
+    if (events.empty()) return;
+    for (auto& [fd, connection] : connections_) {
+        bool sent = false;
+        for (const StreamedEvent& event : events) {
+            const bool own = connection->run_events && event.sandbox == connection->run_id;
+            if (!own && !(connection->follow && Wants(connection->filter, event))) continue;
+            // Half of the queue stays free for the answers that must not be lost.
+            if (connection->channel.queued_bytes() > api::kMaxQueuedBytes / 2) {
+                ++connection->lost;
+                continue;
+            }
+            api::Message message;
+            message.mutable_event_record()->set_event(event.bytes);
+            if (!connection->channel.Queue(message).ok()) {
+                ++connection->lost;
+                continue;
+            }
+            sent = true;
+            // Written as it goes, so that a client that reads loses nothing to the bound.
+            if (connection->channel.queued_bytes() > api::kMaxFrameBytes) {
+                (void)connection->channel.Flush();  // an error is seen by the loop
+            }
+        }
+        if (!sent) continue;
+        const StatusOr<bool> done = connection->channel.Flush();
+        if (done.ok() && !*done) (void)loop_->Change(fd, EPOLLIN | EPOLLOUT);
+    }
+}
+
+}  // namespace stockade::cmd

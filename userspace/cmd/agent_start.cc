@@ -1,0 +1,309 @@
+// From a client's Run to the first instruction: policy, shim, slot, label, coverage, go.
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/log.h"
+#include "userspace/cmd/agent.h"
+#include "userspace/cmd/landlock_rules.h"
+#include "userspace/launch/bind_check.h"
+#include "userspace/model/lifecycle.h"
+#include "userspace/policy/evaluate.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr size_t kMaxSeccomp = 64;
+
+model::Labels FromApi(const api::Labels& labels) {
+    model::Labels out{.session = labels.session(), .tool = labels.tool(), .trace = labels.trace(), .free = {}};
+    for (const auto& [key, value] : labels.free()) out.free[key] = value;
+    return out;
+}
+
+Status CheckRequest(const api::Run& run, kernel::Backend backend) {
+    if (run.argv().empty()) return absl::InvalidArgumentError("no command is given");
+    if (run.binds_size() > static_cast<int>(launch::kMaxBinds)) {
+        return absl::InvalidArgumentError(absl::StrCat("more than ", launch::kMaxBinds, " binds"));
+    }
+    if (!run.runtime().empty() && run.runtime() != "native") {
+        return absl::UnimplementedError(
+            absl::StrCat("runtime ", run.runtime(), " is not there yet: use --runtime native"));
+    }
+    if (!run.require().empty() && run.require() != "lsm" && run.require() != "signal") {
+        return absl::InvalidArgumentError("--require takes lsm or signal");
+    }
+    if (run.require() == "lsm" && backend != kernel::Backend::kLsm) {
+        return absl::FailedPreconditionError(
+            "--require lsm: this agent runs the signal backend, which cannot prevent every effect; "
+            "see stockade doctor");
+    }
+    return absl::OkStatus();
+}
+
+// Anything beyond the sandbox's own loopback needs a way out.
+bool NeedsEgress(const policy::ResolvedPolicy& policy) {
+    const auto leaves = [](const std::vector<policy::NetworkRule>& rules) {
+        for (const policy::NetworkRule& rule : rules) {
+            if (rule.kind != policy::NetworkKind::kUnix) return true;
+        }
+        return false;
+    };
+    if (leaves(policy.network)) return true;
+    for (const auto& [uid, rules] : policy.uids) {
+        if (leaves(rules)) return true;
+    }
+    return false;
+}
+
+std::string Bytes(const std::vector<sock_filter>& filters) {
+    return std::string(reinterpret_cast<const char*>(filters.data()), filters.size() * sizeof(sock_filter));
+}
+
+}  // namespace
+
+void Agent::StartRun(int fd, api::Packet packet) {
+    std::string id;
+    Connection& connection = *connections_[fd];
+    if (!connection.run_id.empty()) {
+        return SendError(fd, absl::FailedPreconditionError("one run for each connection"));
+    }
+    const Status status = PrepareRun(connection, packet, &id);
+    if (status.ok()) return;
+    if (Run* run = FindRun(id)) Remove(*run);
+    SendError(fd, status);
+}
+
+Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::string* id) {
+    const api::Run& request = packet.message.run();
+    SK_RETURN_IF_ERROR(CheckRequest(request, sensor_.backend()));
+    auto info = std::make_shared<model::SandboxInfo>();
+    info->labels = FromApi(request.labels());
+    SK_RETURN_IF_ERROR(model::CheckLabels(info->labels));
+    SK_ASSIGN_OR_RETURN(ChosenPolicy chosen, policies_.Choose(request.policy(), info->labels));
+    info->id = model::SandboxId::New();
+    info->runtime = "native";
+    *id = info->id.str();
+
+    SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Add(info));
+    auto owned = std::make_unique<Run>();
+    Run& run = *owned;
+    run.id = *id;
+    runs_[*id] = std::move(owned);
+    run.policy = std::move(chosen.policy);
+    run.labels = request.labels();
+    if (!chosen.note.empty()) run.notes.push_back(chosen.note);
+    run.client_fd = connection.channel.fd();
+    sandbox->argv.assign(request.argv().begin(), request.argv().end());
+    sandbox->mode = run.policy.mode == SK_MODE_OBSERVE ? "observe" : "enforce";
+    sandbox->cgroup = absl::StrCat(options_.home.path, "/", *id);
+
+    // Without the sandbox's root, which does not exist yet: good for binds and Landlock, and errors show now.
+    SK_ASSIGN_OR_RETURN(const policy::CompiledPolicy draft, policy::Compile(run.policy, sensor_.keys()));
+    SK_RETURN_IF_ERROR(CheckSources(draft, packet));
+    SK_ASSIGN_OR_RETURN(const api::StartShim order, MakeOrder(run, *sandbox, draft, request));
+    SK_ASSIGN_OR_RETURN(auto pair, api::Channel::Pair());
+    std::vector<api::FdArg> fds = {{api::FD_CONTROL, pair.second.fd()}};
+    for (int i = 0; i < packet.message.fds_size(); ++i) fds.emplace_back(packet.message.fds(i), packet.fds[i].get());
+    SK_RETURN_IF_ERROR(options_.helper->Start(order, fds));
+    run.control = std::move(pair.first);
+    WatchControl(run);
+    connection.run_id = *id;
+    connection.run_events = request.events();
+    run.client_events = request.events();
+    UpdateBusy();
+    return absl::OkStatus();
+}
+
+// Binds must not show what the policy denies, nor what no sandbox may see.
+Status Agent::CheckSources(const policy::CompiledPolicy& compiled, const api::Packet& packet) {
+    const sk_hash_keys keys = sensor_.keys();
+    const policy::PolicyView view{.cells = compiled.cells, .keys = &keys};
+    const auto denied = [&](const std::string& path) {
+        return ((policy::EvaluatePath(view, path).bits >> SK_DENY_SHIFT) & (SK_OP_READ | SK_OP_WRITE)) != 0;
+    };
+    for (int i = 0; i < packet.message.fds_size(); ++i) {
+        const api::FdRole role = packet.message.fds(i);
+        if (role != api::FD_IN && role != api::FD_OUT && role != api::FD_BIND) continue;
+        const Status status = launch::CheckBindSource(packet.fds[i].get(), denied);
+        if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+}
+
+StatusOr<const launch::SeccompProgram*> Agent::Seccomp(uint64_t grants, const std::string& json) {
+    const auto key = std::make_pair(grants, json);
+    auto it = seccomp_.find(key);
+    if (it == seccomp_.end()) {
+        SK_ASSIGN_OR_RETURN(launch::SeccompProgram program, launch::CompileSeccomp(grants, json));
+        if (seccomp_.size() >= kMaxSeccomp) seccomp_.clear();
+        it = seccomp_.emplace(key, std::move(program)).first;
+    }
+    return &it->second;
+}
+
+StatusOr<api::StartShim> Agent::MakeOrder(Run& run, const sandbox::Sandbox& sandbox,
+                                          const policy::CompiledPolicy& draft, const api::Run& request) {
+    api::StartShim order;
+    order.set_id(run.id);
+    *order.mutable_run() = request;
+    order.mutable_run()->clear_policy();
+    order.set_socket_path(options_.config.socket_path());
+    order.set_agent_wait_ns(uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000);
+    order.set_uid(sandbox.uid);
+    order.set_cgroup_name(options_.config.cgroup_name);
+    for (const policy::PortEntry& entry : run.policy.host) {
+        for (uint32_t port = entry.ports.first; port <= entry.ports.last; ++port) {
+            if (order.host_ports_size() >= static_cast<int>(launch::kMaxHostPorts)) {
+                return absl::InvalidArgumentError(
+                    absl::StrCat("network.host: more than ", launch::kMaxHostPorts, " ports"));
+            }
+            order.add_host_ports(port);
+        }
+    }
+    order.set_egress(NeedsEgress(run.policy));
+    *order.mutable_landlock() = LandlockFor(run.policy, draft, sensor_.backend(), bpf_before_landlock_);
+    SK_ASSIGN_OR_RETURN(const launch::SeccompProgram* seccomp,
+                        Seccomp(run.policy.grants, request.seccomp_json()));
+    order.set_seccomp_profile(Bytes(seccomp->profile));
+    order.set_seccomp_floor(Bytes(seccomp->floor));
+    return order;
+}
+
+void Agent::WatchControl(Run& run) {
+    const Status status = loop_->Watch(run.control.fd(), EPOLLIN, [this, id = run.id](uint32_t) { OnControl(id); });
+    if (!status.ok()) LogError(run.id, ": ", status.message());
+}
+
+void Agent::OnControl(const std::string& id) {
+    while (Run* run = FindRun(id)) {
+        if (!run->control.ok()) return;
+        StatusOr<std::optional<api::Packet>> packet = run->control.TryReceive();
+        if (!packet.ok()) return OnShimGone(*run);
+        if (!packet->has_value()) return;
+        HandleShim(*run, *std::move(*packet));
+    }
+}
+
+void Agent::HandleShim(Run& run, api::Packet packet) {
+    const api::Message& message = packet.message;
+    switch (message.body_case()) {
+        case api::Message::kShimCreated: return OnCreated(run, std::move(packet));
+        case api::Message::kShimReleased: return OnReleased(run, message.shim_released());
+        case api::Message::kShimEnded: return OnEnded(run, message.shim_ended());
+        case api::Message::kShimFailed: return FailRun(run, message.shim_failed().error());
+        case api::Message::kShimDestroyed:
+            return OnDestroyed(run, message.shim_destroyed().removal(),
+                               {message.shim_destroyed().notes().begin(), message.shim_destroyed().notes().end()});
+        default: return;
+    }
+}
+
+void Agent::OnCreated(Run& run, api::Packet packet) {
+    sandbox::Sandbox* sandbox = registry_.Find(run.id);
+    sandbox->init_pid = packet.message.shim_created().pid();
+    for (const std::string& note : packet.message.shim_created().notes()) run.notes.push_back(note);
+    const Fd pidfd = packet.Take(api::FD_PIDFD);
+    PublishStep(*sandbox, model::LIFECYCLE_REGISTERED);
+    Status status = BindRun(run, *sandbox, pidfd.get());
+    api::Message answer;
+    if (status.ok()) {
+        Attest(run, *sandbox);
+        answer.mutable_shim_go();
+        status = run.control.Send(answer);
+    }
+    if (status.ok()) return;
+    answer.mutable_shim_abort()->set_reason(std::string(status.message()));
+    (void)run.control.Send(answer);  // a shim that is gone is seen by the loop
+}
+
+// The order matters: the policy stands before the slot, the slot before the label, and all of it
+// before the sandbox's first instruction.
+Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
+    SK_ASSIGN_OR_RETURN(run.cgroup, Fd::OpenAt(options_.home.dir, run.id, O_RDONLY | O_DIRECTORY));
+    SK_ASSIGN_OR_RETURN(const Fd root,
+                        Fd::Open(absl::StrCat("/proc/", sandbox.init_pid, "/root"), O_PATH | O_DIRECTORY));
+    SK_ASSIGN_OR_RETURN(const policy::CompiledPolicy compiled,
+                        policy::Compile(run.policy, sensor_.keys(), {.root_fd = root.get()}));
+    SK_ASSIGN_OR_RETURN(sandbox.policy_index, sensor_.PublishPolicy(compiled.cells));
+    UsePolicy(sandbox.policy_index);
+    auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
+    info->policies = {{.id = compiled.id, .name = compiled.name, .hash = compiled.hash_hex}};
+    registry_.ReplaceInfo(sandbox, info);
+    const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot(
+        {.cgroup_fd = run.cgroup.get(), .root_pidfd = pidfd, .policy_index = sandbox.policy_index});
+    if (!ref.ok()) {
+        DropPolicy(sandbox.policy_index);
+        return ref.status();
+    }
+    registry_.Bind(sandbox, ref->slot, ref->generation);
+    hub_->path().Track(ref->slot, ref->generation, 1);
+    PublishStep(sandbox, model::LIFECYCLE_BOUND);
+    SK_RETURN_IF_ERROR(sensor_.Label(*ref, pidfd));
+    SK_ASSIGN_OR_RETURN(const sk_state state, sensor_.ReadState(*ref));
+    if (state.condemned_ns != 0) return absl::AbortedError("the sandbox was condemned before its start");
+    return registry_.Move(sandbox, model::SandboxState::kStarting);
+}
+
+void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
+    sandbox.times.attested_ns = BootNow();
+    api::Attestation& attestation = run.attestation;
+    const model::PolicyRef& policy = sandbox.info->policies.front();
+    attestation.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+    attestation.set_policy(policy.name);
+    attestation.set_policy_hash(policy.hash);
+    attestation.set_mode(sandbox.mode);
+    attestation.set_attested_boot_ns(sandbox.times.attested_ns);
+    for (const CoverageRow& row : coverage_) {
+        attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));
+    }
+    for (const std::string& note : run.notes) attestation.add_notes(note);
+    sandbox::StoredSandbox stored;
+    const model::Labels& labels = sandbox.info->labels;
+    stored.set_id(run.id);
+    stored.set_session(labels.session);
+    stored.set_tool(labels.tool);
+    stored.set_trace(labels.trace);
+    stored.mutable_labels()->insert(labels.free.begin(), labels.free.end());
+    stored.set_runtime(sandbox.info->runtime);
+    stored.set_policy_name(policy.name);
+    stored.set_policy_hash(policy.hash);
+    stored.set_policy_id(policy.id);
+    stored.set_mode(sandbox.mode);
+    stored.set_policy_index(sandbox.policy_index);
+    stored.set_slot(sandbox.slot);
+    stored.set_generation(sandbox.generation);
+    stored.set_uid(sandbox.uid);
+    stored.set_shim_pid(sandbox.shim_pid);
+    stored.set_cgroup(sandbox.cgroup);
+    for (const std::string& arg : sandbox.argv) stored.add_argv(arg);
+    stored.set_created_boot_ns(sandbox.times.created_ns);
+    stored.set_attested_boot_ns(sandbox.times.attested_ns);
+    const Status status = files_->Write(stored);
+    if (!status.ok()) {
+        sandbox.conditions.push_back("Degraded/NotAdoptable");
+        LogWarning(run.id, ": a next agent cannot take it over: ", status.message());
+    }
+    PublishStep(sandbox, model::LIFECYCLE_ATTESTED);
+}
+
+void Agent::OnReleased(Run& run, const api::ShimReleased& released) {
+    sandbox::Sandbox* sandbox = registry_.Find(run.id);
+    if (!released.started()) return;  // its end follows, with the reason
+    run.released = true;
+    sandbox->times.started_ns = released.boot_ns();
+    // Condemned already when its first instructions earned it.
+    (void)registry_.Move(*sandbox, model::SandboxState::kRunning);
+    PublishStep(*sandbox, model::LIFECYCLE_STARTED);
+    api::Message message;
+    api::RunStarted& started = *message.mutable_run_started();
+    started.set_id(run.id);
+    *started.mutable_attestation() = run.attestation;
+    started.set_created_boot_ns(sandbox->times.created_ns);
+    started.set_started_boot_ns(released.boot_ns());
+    Send(run.client_fd, message);
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,32 @@
+// The client's side of the agent's socket.
+#pragma once
+
+#include <string>
+
+#include "userspace/api/channel.h"
+#include "userspace/base/status.h"
+#include "userspace/cmd/config.h"
+
+namespace stockade::cmd {
+
+struct ClientOptions {
+    std::string config_path = kDefaultConfigPath;
+    std::string socket;   // empty = of the configuration
+    bool quiet = false;
+    bool json = false;
+};
+
+// The running agent. kUnavailable, with what to do, when there is none.
+StatusOr<api::Channel> ConnectAgent(const ClientOptions& options);
+// The same, but starts a transient one when none runs and the caller is root.
+StatusOr<api::Channel> ConnectOrStartAgent(const ClientOptions& options);
+
+// Sends a question and waits for the answer; an Error becomes its status.
+StatusOr<api::Message> Ask(api::Channel& channel, const api::Message& question);
+Status ErrorOf(const api::Error& error);
+
+// "stockade: message" on standard error; the exit status of our own failures.
+int Complain(const Status& status);
+inline constexpr int kOwnFailure = 125;
+
+}  // namespace stockade::cmd

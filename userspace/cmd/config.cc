@@ -1,0 +1,99 @@
+#include "userspace/cmd/config.h"
+
+#include <sys/stat.h>
+#include <yaml-cpp/yaml.h>
+
+#include <functional>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/base/fd.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 1 << 20;  // a config has a dozen lines
+
+using Setter = std::function<void(const YAML::Node&, Config*)>;
+
+const std::map<std::string, Setter>& Setters() {
+    static const auto* setters = new std::map<std::string, Setter>{
+        {"runtime_dir", [](const YAML::Node& n, Config* c) { c->runtime_dir = n.as<std::string>(); }},
+        {"pin_dir", [](const YAML::Node& n, Config* c) { c->pin_dir = n.as<std::string>(); }},
+        {"cgroup_name", [](const YAML::Node& n, Config* c) { c->cgroup_name = n.as<std::string>(); }},
+        {"policies_dir", [](const YAML::Node& n, Config* c) { c->policy_dirs = {n.as<std::string>()}; }},
+        {"policy_dirs",
+         [](const YAML::Node& n, Config* c) { c->policy_dirs = n.as<std::vector<std::string>>(); }},
+        {"default_policy", [](const YAML::Node& n, Config* c) { c->default_policy = n.as<std::string>(); }},
+        {"backend", [](const YAML::Node& n, Config* c) { c->backend = n.as<std::string>(); }},
+        {"uid_range",
+         [](const YAML::Node& n, Config* c) {
+             const auto range = n.as<std::vector<uint32_t>>();
+             if (range.size() != 2) throw YAML::RepresentationException(n.Mark(), "two numbers: [first, count]");
+             c->uid_first = range[0];
+             c->uid_count = range[1];
+         }},
+        {"kills_per_minute", [](const YAML::Node& n, Config* c) { c->kills_per_minute = n.as<uint32_t>(); }},
+        {"agent_wait_seconds",
+         [](const YAML::Node& n, Config* c) { c->agent_wait_seconds = n.as<uint32_t>(); }},
+    };
+    return *setters;
+}
+
+std::string At(const std::string& path, const YAML::Mark& mark) {
+    return mark.is_null() ? path : absl::StrCat(path, ":", mark.line + 1, ":", mark.column + 1);
+}
+
+Status Check(const Config& config, const std::string& path) {
+    if (config.backend != "auto" && config.backend != "signal" && config.backend != "lsm") {
+        return absl::InvalidArgumentError(absl::StrCat(path, ": backend is auto, signal or lsm"));
+    }
+    // uid 0 and those of people and services are never a sandbox's.
+    if (config.uid_first < 65536 || config.uid_count == 0 ||
+        uint64_t{config.uid_first} + config.uid_count > 0xfffffffe) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": uid_range [first, count] must lie between 65536 and 4294967294"));
+    }
+    if (config.cgroup_name.empty() || config.cgroup_name.find('/') != std::string::npos) {
+        return absl::InvalidArgumentError(absl::StrCat(path, ": cgroup_name is one name without a slash"));
+    }
+    return absl::OkStatus();
+}
+
+Status Parse(const std::string& path, const std::string& text, Config* config) {
+    try {
+        const YAML::Node root = YAML::Load(text);
+        if (root.IsNull()) return absl::OkStatus();
+        if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(path, ": keys and values are expected"));
+        for (const auto& entry : root) {
+            const std::string key = entry.first.as<std::string>();
+            const auto setter = Setters().find(key);
+            if (setter == Setters().end()) {
+                return absl::InvalidArgumentError(absl::StrCat(
+                    At(path, entry.first.Mark()), ": unknown key ", key, "; known are ",
+                    absl::StrJoin(Setters(), ", ",
+                                  [](std::string* out, const auto& known) { out->append(known.first); })));
+            }
+            setter->second(entry.second, config);
+        }
+    } catch (const YAML::Exception& error) {
+        return absl::InvalidArgumentError(absl::StrCat(At(path, error.mark), ": ", error.msg));
+    }
+    return Check(*config, path);
+}
+
+}  // namespace
+
+StatusOr<Config> LoadConfig(const std::string& path, bool must_exist) {
+    Config config;
+    const StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
+    if (!text.ok()) {
+        if (absl::IsNotFound(text.status()) && !must_exist) return config;
+        return text.status();
+    }
+    SK_RETURN_IF_ERROR(Parse(path, *text, &config));
+    return config;
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,34 @@
+// /etc/stockade/config.yaml: what an administrator may change of the agent.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "userspace/base/status.h"
+
+namespace stockade::cmd {
+
+struct Config {
+    std::string runtime_dir = "/run/stockade";
+    std::string pin_dir = "/sys/fs/bpf/stockade";
+    std::string cgroup_name = "stockade";
+    // Later directories do not override earlier ones: a name may be given once.
+    std::vector<std::string> policy_dirs = {"/etc/stockade/policies.d", "/usr/share/stockade/policies"};
+    std::string default_policy = "networkless";
+    std::string backend = "auto";  // auto | signal | lsm
+    uint32_t uid_first = 1'900'000'000;
+    uint32_t uid_count = 65536;
+    uint32_t kills_per_minute = 60;  // automatic ones, per policy; 0 = no limit
+    uint32_t agent_wait_seconds = 10;  // how long a sandbox outlives its agent
+
+    std::string socket_path() const { return runtime_dir + "/agent.sock"; }
+};
+
+inline constexpr char kDefaultConfigPath[] = "/etc/stockade/config.yaml";
+
+// Defaults where the file does not exist and `must_exist` is false. Errors name file, line and
+// the nearest key.
+StatusOr<Config> LoadConfig(const std::string& path, bool must_exist);
+
+}  // namespace stockade::cmd

@@ -1,0 +1,65 @@
+#include "userspace/cmd/config.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/match.h"
+
+namespace stockade::cmd {
+namespace {
+
+class ConfigFile : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char name[] = "/tmp/stockade_config_XXXXXX";
+        close(mkstemp(name));
+        path_ = name;
+    }
+    void TearDown() override { unlink(path_.c_str()); }
+    StatusOr<Config> Load(const std::string& text) {
+        std::ofstream(path_) << text;
+        return LoadConfig(path_, true);
+    }
+    std::string path_;
+};
+
+TEST_F(ConfigFile, AMissingFileIsAnErrorOnlyWhenItWasNamed) {
+    EXPECT_TRUE(LoadConfig("/nonexistent/config.yaml", false).ok());
+    EXPECT_FALSE(LoadConfig("/nonexistent/config.yaml", true).ok());
+}
+
+TEST_F(ConfigFile, ValuesAreTakenAndTheRestHasDefaults) {
+    auto config = Load("runtime_dir: /run/x\nuid_range: [100000, 50]\nkills_per_minute: 3\npolicies_dir: /p\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->socket_path(), "/run/x/agent.sock");
+    EXPECT_EQ(config->uid_first, 100000u);
+    EXPECT_EQ(config->uid_count, 50u);
+    EXPECT_EQ(config->kills_per_minute, 3u);
+    EXPECT_EQ(config->policy_dirs, std::vector<std::string>{"/p"});
+    EXPECT_EQ(config->default_policy, "networkless");
+    EXPECT_TRUE(Load("").ok());
+}
+
+TEST_F(ConfigFile, ErrorsNameThePlace) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"runtime_dir: /x\nruntme_dir: /y\n", ":2:1: unknown key runtme_dir"},
+        {"uid_range: [0, 10]\n", "uid_range"},
+        {"uid_range: [100000]\n", "two numbers"},
+        {"backend: magic\n", "auto, signal or lsm"},
+        {"cgroup_name: a/b\n", "cgroup_name"},
+        {"kills_per_minute: many\n", ":1:"},
+        {"- a\n", "keys and values"},
+        {"a: [\n", ":2:"},
+    };
+    for (const auto& [text, expected] : cases) {
+        auto config = Load(text);
+        ASSERT_FALSE(config.ok()) << text;
+        EXPECT_TRUE(absl::StrContains(config.status().message(), expected)) << config.status();
+    }
+}
+
+}  // namespace
+}  // namespace stockade::cmd

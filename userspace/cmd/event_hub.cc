@@ -1,0 +1,113 @@
+#include "userspace/cmd/event_hub.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+#include "userspace/base/log.h"
+
+namespace stockade::cmd {
+namespace {
+
+// How long one look at the rings waits for a record. Busy: also the longest that the end of a
+// sandbox waits for the pass that closes its books.
+constexpr int kBusyPollMs = 5;
+constexpr int kIdlePollMs = 250;
+
+}  // namespace
+
+EventHub::EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, Fd event)
+    : sensor_(sensor), event_(std::move(event)), path_(std::move(options)) {
+    path_.AddUrgentObserver([this](const v1::Event& urgent) {
+        {
+            std::lock_guard lock(mutex_);
+            urgent_.push_back(urgent);
+        }
+        Wake();
+    });
+    path_.AddObserver([this](const v1::Event& event) { OnEvent(event); });
+}
+
+StatusOr<std::unique_ptr<EventHub>> EventHub::Create(kernel::Sensor& sensor,
+                                                     pipeline::EventPath::Options options) {
+    Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!event.ok()) return ErrnoStatus(errno, "make an eventfd");
+    return std::unique_ptr<EventHub>(new EventHub(sensor, std::move(options), std::move(event)));
+}
+
+EventHub::~EventHub() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+}
+
+void EventHub::Start() {
+    thread_ = std::thread([this] { Read(); });
+}
+
+void EventHub::Wake() {
+    const uint64_t one = 1;
+    (void)!write(event_.get(), &one, sizeof(one));  // full = awake already
+}
+
+void EventHub::OnEvent(const v1::Event& event) {
+    if (!listening_) return;
+    StreamedEvent streamed{.sandbox = event.sandbox().id(),
+                           .session = event.sandbox().session(),
+                           .kind = event.kind(),
+                           .bytes = event.SerializeAsString()};
+    {
+        std::lock_guard lock(mutex_);
+        if (waiting_bytes_ + streamed.bytes.size() > kMaxWaitingBytes) {
+            ++dropped_;
+            return;
+        }
+        waiting_bytes_ += streamed.bytes.size();
+        events_.push_back(std::move(streamed));
+        if (events_.size() > 1) return;  // whoever put the first in has woken the reader
+    }
+    Wake();
+}
+
+void EventHub::Read() {
+    Status last;
+    while (!stop_) {
+        const uint64_t pass = ++passes_started_;
+        const bool hurry = wanted_ >= pass;
+        const StatusOr<int> count =
+            sensor_.PollRings(hurry ? 0 : busy_ ? kBusyPollMs : kIdlePollMs,
+                              [this](kernel::Ring, std::span<const uint8_t> record) { path_.OnRecord(record); });
+        if (!count.ok() && count.status() != last) LogError("reading the rings: ", count.status().message());
+        last = count.status();
+        path_.OnDrained(BootNow());
+        passes_done_ = pass;
+        uint64_t want = wanted_;
+        if (want != 0 && want <= pass && wanted_.compare_exchange_strong(want, 0)) Wake();
+        // A ring that cannot be read must not become a busy loop.
+        if (!count.ok()) usleep(kBusyPollMs * 1000);
+    }
+}
+
+std::vector<v1::Event> EventHub::TakeUrgent() {
+    std::lock_guard lock(mutex_);
+    uint64_t count = 0;
+    (void)!read(event_.get(), &count, sizeof(count));  // EAGAIN = nothing new
+    return std::exchange(urgent_, {});
+}
+
+std::vector<StreamedEvent> EventHub::TakeEvents() {
+    std::lock_guard lock(mutex_);
+    waiting_bytes_ = 0;
+    return std::exchange(events_, {});
+}
+
+uint64_t EventHub::RequestDrain() {
+    // A pass that has begun may have looked at a ring before this moment.
+    const uint64_t want = passes_started_ + 1;
+    uint64_t before = wanted_;
+    while (before < want && !wanted_.compare_exchange_weak(before, want)) {
+    }
+    return want;
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,81 @@
+// The thread that reads the rings, and what it hands to the agent's own thread.
+//
+//   EventHub hub(*sensor, options);  hub.Start();
+//   watch(hub.event_fd()): for (auto& event : hub.TakeUrgent()) ...; for (auto& e : hub.TakeEvents()) ...
+//
+// The sensor must outlive it. Start after capabilities are dropped: threads keep what they had.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "userspace/base/fd.h"
+#include "userspace/base/status.h"
+#include "userspace/kernel/sensor.h"
+#include "userspace/pipeline/event_path.h"
+
+namespace stockade::cmd {
+
+// An event on its way to clients.
+struct StreamedEvent {
+    std::string sandbox;
+    std::string session;
+    std::string kind;
+    std::string bytes;  // serialised stockade.v1.Event
+};
+
+class EventHub {
+  public:
+    // Events that wait for the agent's thread, in bytes. Beyond it they are dropped and counted;
+    // the thread does nothing that takes long, so this is a second of a flood.
+    static constexpr size_t kMaxWaitingBytes = 64 << 20;
+
+    static StatusOr<std::unique_ptr<EventHub>> Create(kernel::Sensor& sensor,
+                                                      pipeline::EventPath::Options options);
+    ~EventHub();
+    void Start();
+
+    pipeline::EventPath& path() { return path_; }
+    int event_fd() const { return event_.get(); }  // borrowed; readable when there is anything below
+    std::vector<v1::Event> TakeUrgent();
+    std::vector<StreamedEvent> TakeEvents();
+    // Events are kept for TakeEvents only while somebody listens.
+    void SetListening(bool listening) { listening_ = listening; }
+    // Rings are looked at often only while there is a sandbox.
+    void SetBusy(bool busy) { busy_ = busy; }
+    uint64_t dropped() const { return dropped_; }
+
+    // A number; once drained() has reached it, all records that were in the rings at this call
+    // have gone through the path.
+    uint64_t RequestDrain();
+    uint64_t drained() const { return passes_done_; }
+
+  private:
+    EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, Fd event);
+    void Read();
+    void Wake();
+    void OnEvent(const v1::Event& event);
+
+    kernel::Sensor& sensor_;
+    Fd event_;
+    std::mutex mutex_;
+    std::vector<v1::Event> urgent_;
+    std::vector<StreamedEvent> events_;
+    size_t waiting_bytes_ = 0;
+    std::atomic<bool> listening_{false};
+    std::atomic<bool> busy_{false};
+    std::atomic<bool> stop_{false};
+    std::atomic<uint64_t> dropped_{0};
+    std::atomic<uint64_t> passes_started_{0};
+    std::atomic<uint64_t> passes_done_{0};
+    std::atomic<uint64_t> wanted_{0};
+    std::thread thread_;
+    pipeline::EventPath path_;  // last: its exporters' threads end first
+};
+
+}  // namespace stockade::cmd

@@ -1,0 +1,257 @@
+#include "userspace/cmd/run_client.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "exporters/registry.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+#include "userspace/cmd/run_result.h"
+
+namespace stockade::cmd {
+namespace {
+
+// The agent's result follows the shim's end within milliseconds; a next agent needs seconds.
+constexpr uint64_t kResultWaitNs = 15'000'000'000;
+constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+}  // namespace
+
+RunClient::~RunClient() { StopTerminal(); }
+
+Status RunClient::Prepare() {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    for (const int signo : kForwarded) sigaddset(&wanted, signo);
+    sigaddset(&wanted, SIGWINCH);
+    // Before any thread is made, so that all of them leave these to the signalfd.
+    (void)pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
+    (void)signal(SIGPIPE, SIG_IGN);
+    signals_ = Fd(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
+    tty_ = !flags_.no_tty && isatty(0) && isatty(1);
+    if (!tty_) SK_RETURN_IF_ERROR(stdio_.Prepare());
+    if (!flags_.events.empty()) {
+        SK_ASSIGN_OR_RETURN(events_, exporters::MakeExporter("jsonl", {{"path", flags_.events}, {"buffer_bytes", "0"}}));
+    }
+    if (!flags_.result.empty()) {
+        // Looked at before anything is started, not after the work is done.
+        SK_RETURN_IF_ERROR(Annotate(Fd::Open(flags_.result, O_WRONLY | O_CREAT, 0600).status(), "--result"));
+    }
+    return absl::OkStatus();
+}
+
+Status RunClient::SendRun(RunRequest request) {
+    api::Message message;
+    *message.mutable_run() = std::move(request.run);
+    SK_ASSIGN_OR_RETURN(auto pair, api::Channel::Pair());
+    session_ = std::move(pair.first);
+    std::vector<api::FdArg> fds = {{api::FD_SESSION, pair.second.fd()}};
+    if (tty_) {
+        message.mutable_run()->set_tty(true);
+        winsize size{};
+        if (ioctl(0, TIOCGWINSZ, &size) == 0) {
+            message.mutable_run()->set_rows(size.ws_row);
+            message.mutable_run()->set_columns(size.ws_col);
+        }
+    } else {
+        const api::FdRole roles[] = {api::FD_STDIN, api::FD_STDOUT, api::FD_STDERR};
+        for (int stream = 0; stream < 3; ++stream) {
+            if (stdio_.fd(stream) >= 0) fds.emplace_back(roles[stream], stdio_.fd(stream));
+        }
+    }
+    for (const auto& [role, fd] : request.fds) fds.emplace_back(role, fd.get());
+    return agent_.Send(message, fds);
+}
+
+StatusOr<int> RunClient::Run() {
+    SK_ASSIGN_OR_RETURN(RunRequest request, MakeRunRequest(flags_));
+    SK_RETURN_IF_ERROR(Prepare());
+    SK_ASSIGN_OR_RETURN(agent_, ConnectOrStartAgent(options_));
+    SK_RETURN_IF_ERROR(SendRun(std::move(request)));
+    if (!tty_) stdio_.Start();
+    SK_RETURN_IF_ERROR(Loop());
+    stdio_.Finish();
+    StopTerminal();
+    if (!has_result_) FromSession();
+    if (events_ != nullptr) {
+        const Status closed = events_->Close();
+        if (events_status_.ok()) events_status_ = closed;
+    }
+    const Status written = WriteResult();
+    if (!flags_.quiet || result_.end() == "failed") (void)WriteAll(STDERR_FILENO, ResultText(result_));
+    if (!events_status_.ok()) (void)Complain(Annotate(events_status_, "--events"));
+    if (!written.ok()) (void)Complain(written);
+    return result_.exit_code();
+}
+
+bool RunClient::Done() const {
+    if (has_result_) return session_ended_ || !session_.ok() || result_.end() == "failed";
+    return session_ended_ && (!agent_.ok() || BootNow() >= result_deadline_ns_);
+}
+
+Status RunClient::Loop() {
+    while (!Done()) {
+        pollfd fds[] = {{.fd = agent_.ok() ? agent_.fd() : -1, .events = POLLIN, .revents = 0},
+                        {.fd = session_.ok() ? session_.fd() : -1, .events = POLLIN, .revents = 0},
+                        {.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+        // An agent that is gone is looked for again; else only a deadline needs the clock.
+        const int timeout = agent_lost_ ? 100 : session_ended_ ? 1000 : -1;
+        if (poll(fds, 3, timeout) < 0 && errno != EINTR) return ErrnoStatus(errno, "wait for the sandbox");
+        if (fds[2].revents != 0) SK_RETURN_IF_ERROR(OnSignal());
+        if (fds[0].revents != 0) SK_RETURN_IF_ERROR(OnAgent());
+        if (fds[1].revents != 0) SK_RETURN_IF_ERROR(OnSession());
+        if (agent_lost_) LoseAgent();
+    }
+    return absl::OkStatus();
+}
+
+Status RunClient::OnSignal() {
+    signalfd_siginfo info{};
+    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+        api::Message message;
+        if (info.ssi_signo == SIGWINCH) {
+            if (master_.ok()) (void)launch::ForwardWindowSize(0, master_.get());
+            continue;
+        }
+        message.mutable_signal()->set_number(static_cast<int>(info.ssi_signo));
+        if (session_.ok()) (void)session_.Send(message);  // a shim that is gone is seen in the loop
+    }
+    return absl::OkStatus();
+}
+
+Status RunClient::OnAgent() {
+    while (agent_.ok()) {
+        StatusOr<std::optional<api::Packet>> packet = agent_.TryReceive();
+        if (!packet.ok()) {
+            agent_.Close();
+            if (has_result_) return absl::OkStatus();
+            if (id_.empty()) return absl::UnavailableError("the agent died before the sandbox was started");
+            agent_lost_ = true;
+            return absl::OkStatus();
+        }
+        if (!packet->has_value()) return absl::OkStatus();
+        SK_RETURN_IF_ERROR(HandleAgent((*packet)->message));
+    }
+    return absl::OkStatus();
+}
+
+Status RunClient::HandleAgent(const api::Message& message) {
+    if (message.has_error()) return ErrorOf(message.error());
+    if (message.has_event_record()) WriteEvent(message.event_record().event());
+    if (message.has_run_started()) {
+        id_ = message.run_started().id();
+        if (!flags_.quiet) {
+            for (const std::string& note : message.run_started().attestation().notes()) {
+                (void)WriteAll(STDERR_FILENO, absl::StrCat("stockade: ", note, "\n"));
+            }
+        }
+    }
+    if (message.has_run_result()) {
+        has_result_ = true;
+        result_ = message.run_result();
+    }
+    return absl::OkStatus();
+}
+
+// Verdicts and sandbox go on without an agent; events and the result come from the next one.
+void RunClient::LoseAgent() {
+    StatusOr<api::Channel> channel = ConnectOrStartAgent(options_);
+    if (!channel.ok()) {
+        if (session_ended_) agent_lost_ = false;
+        return;
+    }
+    api::Message message;
+    message.mutable_attach()->set_id(id_);
+    message.mutable_attach()->set_events(events_ != nullptr);
+    const StatusOr<api::Message> answer = Ask(*channel, message);
+    agent_lost_ = false;
+    if (answer.ok()) agent_ = *std::move(channel);
+}
+
+Status RunClient::OnSession() {
+    while (session_.ok()) {
+        StatusOr<std::optional<api::Packet>> packet = session_.TryReceive();
+        if (!packet.ok()) {
+            session_.Close();
+            // Without a last word the shim was killed; the agent tells the rest.
+            if (!session_ended_) {
+                session_ended_ = true;
+                ended_.set_exit_code(137);
+                ended_.set_end("shim");
+                ended_.set_reason("the keeper of the sandbox was killed");
+                result_deadline_ns_ = BootNow() + kResultWaitNs;
+            }
+            return absl::OkStatus();
+        }
+        if (!packet->has_value()) return absl::OkStatus();
+        const api::Message& message = (*packet)->message;
+        if (message.has_session_started()) {
+            id_ = message.session_started().id();
+            if (Fd master = (*packet)->Take(api::FD_PTY); master.ok()) StartTerminal(std::move(master));
+        }
+        if (message.has_session_ended()) {
+            session_ended_ = true;
+            ended_ = message.session_ended();
+            result_deadline_ns_ = BootNow() + kResultWaitNs;
+        }
+    }
+    return absl::OkStatus();
+}
+
+void RunClient::StartTerminal(Fd master) {
+    master_ = std::move(master);
+    terminal_stop_ = Fd(eventfd(0, EFD_CLOEXEC));
+    StatusOr<launch::RawTerminal> raw = launch::RawTerminal::Enter(0);
+    if (raw.ok()) raw_ = std::make_unique<launch::RawTerminal>(*std::move(raw));
+    (void)launch::ForwardWindowSize(0, master_.get());
+    terminal_ = std::thread([this] {
+        launch::PtyRelay relay(0, 1, master_.get());
+        (void)relay.Run(terminal_stop_.get());  // it ends with the terminal, however that goes
+    });
+}
+
+void RunClient::StopTerminal() {
+    if (terminal_.joinable()) {
+        const uint64_t one = 1;
+        (void)!write(terminal_stop_.get(), &one, sizeof(one));
+        terminal_.join();
+    }
+    raw_.reset();
+}
+
+void RunClient::WriteEvent(const std::string& bytes) {
+    v1::Event event;
+    if (events_ == nullptr || !event.ParseFromString(bytes)) return;
+    const Status status = events_->Export(event);
+    if (status.ok()) return;
+    ++events_failed_;
+    if (events_status_.ok()) events_status_ = status;
+}
+
+// The agent's account is missing: what the shim knows is told, and that it is not all.
+void RunClient::FromSession() {
+    result_.set_id(id_);
+    result_.set_exit_code(ended_.exit_code());
+    result_.set_end(ended_.end());
+    result_.set_reason(ended_.reason());
+    *result_.mutable_removal() = ended_.removal();
+    for (const std::string& note : ended_.notes()) result_.add_notes(note);
+    result_.add_notes("the agent died during the run: what was refused is in the next agent's events");
+}
+
+Status RunClient::WriteResult() {
+    if (flags_.result.empty()) return absl::OkStatus();
+    StatusOr<Fd> fd = Fd::Open(flags_.result, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (!fd.ok()) return Annotate(fd.status(), "--result");
+    return Annotate(WriteAll(fd->get(), ResultJson(result_) + "\n"), absl::StrCat("--result ", flags_.result));
+}
+
+}  // namespace stockade::cmd

@@ -1,0 +1,74 @@
+#include "userspace/cmd/run_command.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/cmd/run_client.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr char kRunHelp[] =
+    "Run a command in a sandbox that its policy confines in the kernel.\n\n"
+    "  stockade run --policy python-tool -- python3 -c 'print(40+2)'\n"
+    "  stockade run --policy my.yaml --in data --out results -- python3 /in/job.py\n\n"
+    "The sandbox sees the host's programs and libraries read-only, /in, a private /tmp, and /out,\n"
+    "from which regular files are copied to --out DIR at the end. The exit status is the command's\n"
+    "own; 125: nothing was started; 126, 127: the command cannot be run; 128+n: ended by signal n;\n"
+    "137 with a reason on standard error: killed by its policy, or by --timeout.";
+
+void AddFlags(CLI::App* run, RunFlags* flags) {
+    run->add_option("--policy,-p", flags->policy, "Policy: a file (has a / or ends in .yaml) or a name");
+    run->add_option("--session,-s", flags->session, "Label: the session that it belongs to");
+    run->add_option("--tool", flags->tool, "Label: the tool that is run");
+    run->add_option("--trace", flags->trace, "Label: W3C traceparent");
+    run->add_option("--label,-l", flags->labels, "Label K=V (may be repeated)")->expected(1)->take_all();
+    run->add_option("--in", flags->in, "Directory shown read-only at /in");
+    run->add_option("--out", flags->out, "Directory that files of /out are copied to at the end");
+    run->add_option("--out-size", flags->out_size, "Size of /out (256MiB)");
+    run->add_option("--bind", flags->binds, "SOURCE[:TARGET][:rw] shown inside, read-only unless rw (may be repeated)")
+        ->expected(1)
+        ->take_all();
+    run->add_option("--rootfs", flags->rootfs, "Directory that takes the place of the host's /usr, /bin, ...");
+    run->add_option("--runtime", flags->runtime, "native (runc, runsc and vm are not there yet)");
+    run->add_option("--timeout", flags->timeout, "End it after so long: 30s, 5m");
+    run->add_option("--events", flags->events, "Write its events as JSON lines to a file, or - for standard output");
+    run->add_option("--result", flags->result, "Write how it ended as JSON to a file");
+    run->add_option("--env,-e", flags->env, "K=V, or K to pass the caller's (may be repeated)")->expected(1)->take_all();
+    run->add_option("--workdir,-w", flags->workdir, "Directory inside to start in (/)");
+    run->add_option("--seccomp", flags->seccomp, "Seccomp profile in OCI format in place of the default one");
+    run->add_option("--require", flags->require, "lsm: fail unless every verdict prevents")
+        ->check(CLI::IsMember({"lsm", "signal"}));
+    run->add_flag("--no-tty", flags->no_tty, "No terminal inside, even when the caller has one");
+    run->add_flag("--quiet,-q", flags->quiet, "No summary of what was refused");
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
+    auto flags = std::make_shared<RunFlags>();
+    CLI::App* run = app.add_subcommand("run", kRunHelp);
+    AddFlags(run, flags.get());
+    run->prefix_command();
+    run->footer("Everything from CMD on is the command; put -- before it when it starts with a dash.");
+    run->callback([run, flags, &client, &exit_code] {
+        flags->command = run->remaining();
+        const bool separated = !flags->command.empty() && flags->command.front() == "--";
+        if (separated) flags->command.erase(flags->command.begin());
+        if (flags->command.empty()) {
+            exit_code = Complain(absl::InvalidArgumentError("run: no command is given: stockade run [flags] -- CMD ARG..."));
+            return;
+        }
+        if (!separated && flags->command.front().front() == '-') {
+            exit_code = Complain(absl::InvalidArgumentError(
+                absl::StrCat("run: unknown flag ", flags->command.front(), ": see stockade run --help")));
+            return;
+        }
+        RunClient session(client, *flags);
+        const StatusOr<int> status = session.Run();
+        exit_code = status.ok() ? *status : Complain(status.status());
+    });
+}
+
+}  // namespace stockade::cmd

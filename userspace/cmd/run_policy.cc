@@ -1,0 +1,152 @@
+#include "userspace/cmd/run_policy.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "userspace/base/fd.h"
+#include "userspace/policy/parse.h"
+
+namespace stockade::cmd {
+namespace {
+
+using policy::Diagnostic;
+
+constexpr size_t kMaxPolicyBytes = 1 << 20;
+// Policies in directories are written by administrators; thousands mean a wrong directory.
+constexpr size_t kMaxPolicyFiles = 4096;
+
+std::vector<std::string> PolicyFiles(const std::vector<std::string>& directories) {
+    std::vector<std::string> files;
+    for (const std::string& directory : directories) {
+        std::error_code error;
+        std::vector<std::string> here;
+        for (auto it = std::filesystem::directory_iterator(directory, error);
+             !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+            const std::string extension = it->path().extension();
+            if (extension == ".yaml" || extension == ".yml") here.push_back(it->path());
+        }
+        std::sort(here.begin(), here.end());
+        files.insert(files.end(), here.begin(), here.end());
+    }
+    if (files.size() > kMaxPolicyFiles) files.resize(kMaxPolicyFiles);
+    return files;
+}
+
+std::string Errors(const std::vector<Diagnostic>& diagnostics) {
+    std::vector<std::string> lines;
+    for (const Diagnostic& diagnostic : diagnostics) {
+        if (diagnostic.severity == policy::Severity::kError) lines.push_back(ToString(diagnostic));
+    }
+    return absl::StrJoin(lines, "\n");
+}
+
+bool Matches(const policy::SandboxPolicy& policy, const model::Labels& labels) {
+    for (const auto& [key, value] : policy.match_labels) {
+        const std::string* have = key == "session" ? &labels.session
+                                  : key == "tool"  ? &labels.tool
+                                  : key == "trace" ? &labels.trace
+                                                   : nullptr;
+        if (have == nullptr) {
+            const auto it = labels.free.find(key);
+            if (it == labels.free.end()) return false;
+            have = &it->second;
+        }
+        if (*have != value) return false;
+    }
+    return !policy.match_labels.empty();
+}
+
+}  // namespace
+
+Status PolicyStore::Refresh() {
+    const std::vector<std::string> files = PolicyFiles(directories_);
+    std::string signature = "v";
+    for (const std::string& file : files) {
+        struct stat info {};
+        if (stat(file.c_str(), &info) != 0) continue;
+        absl::StrAppend(&signature, file, ":", info.st_ino, ":", info.st_size, ":", info.st_mtim.tv_sec, ".",
+                        info.st_mtim.tv_nsec, "\n");
+    }
+    if (signature == signature_) return absl::OkStatus();
+    std::vector<policy::SourceFile> sources;
+    for (const std::string& file : files) {
+        SK_ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMaxPolicyBytes));
+        sources.push_back({.name = file, .text = std::move(text)});
+    }
+    policy::ParseResult parsed = policy::ParseFiles(sources);
+    policy::PolicyLibrary library;
+    library.Add(std::move(parsed.policies), parsed.diagnostics);
+    broken_ = Errors(parsed.diagnostics);
+    library_ = std::move(library);
+    signature_ = std::move(signature);
+    return absl::OkStatus();
+}
+
+StatusOr<policy::ResolvedPolicy> PolicyStore::FromText(const api::PolicySource& source) const {
+    const std::string file = source.filename().empty() ? "(policy)" : source.filename();
+    policy::ParseResult parsed = policy::ParseFiles({{.name = file, .text = source.text()}});
+    if (HasErrors(parsed.diagnostics)) return absl::InvalidArgumentError(Errors(parsed.diagnostics));
+    if (parsed.policies.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(file, ": holds no SandboxPolicy"));
+    }
+    const std::string name = source.name().empty() ? parsed.policies.front().name : source.name();
+    if (source.name().empty() && parsed.policies.size() > 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(file, ": holds ", parsed.policies.size(), " policies: keep one in the file"));
+    }
+    // What the file extends may be one of the agent's; its own names come first.
+    policy::PolicyLibrary library;
+    std::vector<policy::SandboxPolicy> known;
+    for (const std::string& other : library_.Names()) {
+        const bool own = std::any_of(parsed.policies.begin(), parsed.policies.end(),
+                                     [&](const auto& policy) { return policy.name == other; });
+        if (!own && !library.Has(other)) known.push_back(*library_.Find(other));
+    }
+    std::vector<Diagnostic> ignored;
+    library.Add(std::move(known), ignored);
+    std::vector<Diagnostic> diagnostics;
+    library.Add(std::move(parsed.policies), diagnostics);
+    std::optional<policy::ResolvedPolicy> resolved = library.Resolve(name, diagnostics);
+    if (!resolved || HasErrors(diagnostics)) return absl::InvalidArgumentError(Errors(diagnostics));
+    return *std::move(resolved);
+}
+
+StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) const {
+    std::vector<std::string> matches;
+    for (const std::string& name : library_.Names()) {
+        if (Matches(*library_.Find(name), labels)) matches.push_back(name);
+    }
+    if (matches.size() > 1) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "several policies select this sandbox (", absl::StrJoin(matches, ", "), "): name one with --policy"));
+    }
+    const std::string name = matches.empty() ? default_policy_ : matches.front();
+    SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, library_.Resolve(name));
+    return ChosenPolicy{.policy = std::move(policy),
+                        .note = matches.empty()
+                                    ? absl::StrCat("no policy given and none selects it: using ", name)
+                                    : absl::StrCat("policy ", name, " selects it")};
+}
+
+StatusOr<ChosenPolicy> PolicyStore::Choose(const api::PolicySource& source, const model::Labels& labels) {
+    SK_RETURN_IF_ERROR(Refresh());
+    if (!source.text().empty()) {
+        SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, FromText(source));
+        return ChosenPolicy{.policy = std::move(policy), .note = ""};
+    }
+    if (source.name().empty()) return BySelector(labels);
+    StatusOr<policy::ResolvedPolicy> policy = library_.Resolve(source.name());
+    if (absl::IsNotFound(policy.status())) {
+        return absl::NotFoundError(absl::StrCat("no policy ", source.name(), "; known are ",
+                                                absl::StrJoin(library_.Names(), ", "),
+                                                broken_.empty() ? "" : "; files with errors:\n", broken_));
+    }
+    if (!policy.ok()) return policy.status();
+    return ChosenPolicy{.policy = *std::move(policy), .note = ""};
+}
+
+}  // namespace stockade::cmd

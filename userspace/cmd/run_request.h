@@ -1,0 +1,45 @@
+// The flags of `stockade run`, and the message that they become.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "userspace/api/channel.h"
+#include "userspace/base/status.h"
+
+namespace stockade::cmd {
+
+struct RunFlags {
+    std::string policy;
+    std::string session;
+    std::string tool;
+    std::string trace;
+    std::vector<std::string> labels;
+    std::string in;
+    std::string out;
+    std::string out_size;
+    std::vector<std::string> binds;
+    std::string rootfs;
+    std::string runtime = "native";
+    std::string timeout;
+    std::string events;
+    std::string result;
+    std::vector<std::string> env;
+    std::string workdir = "/";
+    std::string seccomp;
+    std::string require;
+    bool no_tty = false;
+    bool quiet = false;
+    std::vector<std::string> command;
+};
+
+// A Run with the directories that go with it.
+struct RunRequest {
+    api::Run run;
+    std::vector<std::pair<api::FdRole, Fd>> fds;
+};
+
+// Reads files and opens directories as the caller. Errors name the flag.
+StatusOr<RunRequest> MakeRunRequest(const RunFlags& flags);
+
+}  // namespace stockade::cmd

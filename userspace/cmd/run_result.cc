@@ -1,0 +1,107 @@
+#include "userspace/cmd/run_result.h"
+
+#include "absl/strings/str_cat.h"
+#include "userspace/cmd/json.h"
+#include "userspace/model/json.h"
+#include "userspace/model/text.h"
+#include "userspace/pipeline/summary.h"
+
+namespace stockade::cmd {
+namespace {
+
+std::string LabelsJson(const api::Labels& labels) {
+    JsonObject free;
+    for (const auto& [key, value] : labels.free()) free.Add(key, value);
+    JsonObject out;
+    out.Add("session", labels.session()).Add("tool", labels.tool()).Add("trace", labels.trace());
+    return out.AddRaw("labels", free.Done()).Done();
+}
+
+std::string TimesJson(const api::Timeline& times) {
+    JsonObject out;
+    const std::pair<const char*, uint64_t> steps[] = {
+        {"created", times.created()},     {"attested", times.attested()},
+        {"started", times.started()},     {"condemned", times.condemned()},
+        {"freeze_asked", times.freeze_asked()}, {"frozen", times.frozen()},
+        {"evidence", times.evidence()},   {"kill_asked", times.kill_asked()},
+        {"empty", times.empty()},         {"ended", times.ended()},
+        {"removed", times.removed()}};
+    for (const auto& [name, boot_ns] : steps) {
+        if (boot_ns != 0) out.Add(absl::StrCat(name, "_boot_ns"), boot_ns);
+    }
+    return out.Done();
+}
+
+std::string AttestationJson(const api::Attestation& attestation) {
+    JsonObject coverage;
+    for (const std::string& line : attestation.coverage()) {
+        const size_t colon = line.find(": ");
+        if (colon != std::string::npos) coverage.Add(line.substr(0, colon), line.substr(colon + 2));
+    }
+    return coverage.Done();
+}
+
+template <typename Strings>
+std::string StringsJson(const Strings& strings) {
+    std::vector<std::string> values;
+    for (const std::string& text : strings) values.push_back(JsonString(text));
+    return JsonArray(values);
+}
+
+std::string EvidenceJson(const api::RunResult& result) {
+    std::vector<std::string> rows;
+    for (const api::ProcessRow& process : result.evidence()) {
+        JsonObject row;
+        row.Add("pid", process.pid()).Add("ppid", process.ppid()).Add("state", process.state());
+        row.Add("comm", process.comm()).Add("command", process.command());
+        rows.push_back(row.Done());
+    }
+    return JsonArray(rows);
+}
+
+}  // namespace
+
+std::string ResultJson(const api::RunResult& result) {
+    std::string summary;
+    model::AppendJson(result.summary(), &summary);
+    const api::Attestation& attestation = result.attestation();
+    JsonObject policy;
+    policy.Add("name", attestation.policy()).Add("hash", attestation.policy_hash()).Add("mode", attestation.mode());
+    JsonObject removal;
+    removal.Add("clean", result.removal().clean()).AddRaw("left_over", StringsJson(result.removal().left_over()));
+    JsonObject out;
+    out.Add("id", result.id()).Add("exit_code", result.exit_code()).Add("end", result.end());
+    out.Add("reason", result.reason()).Add("code", result.code());
+    out.AddRaw("policy", policy.Done()).Add("backend", attestation.backend());
+    out.AddRaw("sandbox", LabelsJson(result.labels())).AddRaw("times", TimesJson(result.times()));
+    out.AddRaw("summary", summary.empty() ? "{}" : summary).AddRaw("evidence", EvidenceJson(result));
+    out.AddRaw("removal", removal.Done()).AddRaw("coverage", AttestationJson(attestation));
+    return out.AddRaw("notes", StringsJson(result.notes())).Done();
+}
+
+std::string ResultText(const api::RunResult& result) {
+    std::string text;
+    if (!result.reason().empty()) {
+        std::string reason;
+        (void)model::AppendEscaped(result.reason(), &reason);
+        const char* what = result.end() == "policy"    ? "killed by policy "
+                           : result.end() == "failed"  ? "not started"
+                           : result.end() == "timeout" ? "killed"
+                           : result.end() == "exited"  ? "not run"
+                                                       : "ended";
+        absl::StrAppend(&text, "stockade: ", what,
+                        result.end() == "policy" ? result.attestation().policy() : "", ": ", reason, "\n");
+    }
+    absl::StrAppend(&text, pipeline::SummaryText(result.summary()));
+    for (const std::string& note : result.notes()) {
+        std::string line;
+        (void)model::AppendEscaped(note, &line);
+        absl::StrAppend(&text, "stockade: ", line, "\n");
+    }
+    for (const std::string& left : result.removal().left_over()) {
+        absl::StrAppend(&text, "stockade: left over: ", left, "\n");
+    }
+    return text;
+}
+
+}  // namespace stockade::cmd

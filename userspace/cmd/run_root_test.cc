@@ -1,0 +1,257 @@
+// `stockade run` with its real processes: client, agent, helper, shim, on this kernel.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/fd.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+std::string Bin(const char* name) { return absl::StrCat(std::getenv("STOCKADE_BIN_DIR"), "/", name); }
+
+struct Ran {
+    int status = -1;  // as a shell says it
+    std::string out;
+    std::string err;
+};
+
+class Run : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        char name[] = "/tmp/stockade_run_XXXXXX";
+        ASSERT_NE(mkdtemp(name), nullptr);
+        dir_ = name;
+        chmod(name, 0755);
+        tag_ = absl::StrCat("stockade_test_", getpid());
+        Write("config.yaml", absl::StrCat("runtime_dir: ", dir_, "/run\npin_dir: /sys/fs/bpf/", tag_,
+                                          "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 3\npolicy_dirs: [",
+                                          std::getenv("STOCKADE_SOURCE_DIR"), "/rules/policies]\n"));
+        Write("open.yaml",
+              "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: open}\nspec:\n  mode: observe\n"
+              "  exec: {allow: [/usr/**, /bin/**]}\n  files: {read: [/**], write: [/**]}\n  network: {allow: []}\n");
+        Write("strict.yaml",
+              "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: strict}\nspec:\n"
+              "  exec: {allow: [\"**/sh\", \"**/dash\", \"**/sleep\"], violation: kill-sandbox}\n"
+              "  files: {read: [/usr/**, /bin/**, /in/**], write: [/out/**]}\n  network: {allow: []}\n");
+    }
+    static void TearDownTestSuite() {
+        StopAgent(SIGTERM);
+        std::filesystem::remove_all("/sys/fs/bpf/" + tag_);
+        std::filesystem::remove_all(dir_);
+    }
+    static void Write(const std::string& name, const std::string& text) { std::ofstream(dir_ + "/" + name) << text; }
+    static std::string Read(const std::string& name) {
+        auto text = ReadFile(dir_ + "/" + name, 1 << 22);
+        return text.ok() ? *text : "";
+    }
+
+    static pid_t Start(std::vector<std::string> args, const std::string& tag) {
+        std::vector<std::string> words = {Bin("stockade"), "--config", dir_ + "/config.yaml"};
+        words.insert(words.end(), args.begin(), args.end());
+        std::vector<char*> argv;
+        for (std::string& word : words) argv.push_back(word.data());
+        argv.push_back(nullptr);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            const int null = open("/dev/null", O_RDONLY);
+            const int out = open((dir_ + "/" + tag + ".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+            const int err = open((dir_ + "/" + tag + ".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+            dup2(null, 0);
+            dup2(out, 1);
+            dup2(err, 2);
+            execv(argv[0], argv.data());
+            _exit(99);
+        }
+        return pid;
+    }
+    static Ran Finish(pid_t pid, const std::string& tag) {
+        int status = 0;
+        Ran ran;
+        EXPECT_EQ(waitpid(pid, &status, 0), pid);
+        ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        ran.out = Read(tag + ".out");
+        ran.err = Read(tag + ".err");
+        return ran;
+    }
+    static Ran Stockade(const std::vector<std::string>& args) { return Finish(Start(args, "t"), "t"); }
+    static Ran Sh(const std::string& script, std::vector<std::string> flags = {}) {
+        std::vector<std::string> args = {"run", "--policy", dir_ + "/open.yaml"};
+        args.insert(args.end(), flags.begin(), flags.end());
+        for (const char* word : {"--", "/bin/sh", "-c"}) args.push_back(word);
+        args.push_back(script);
+        return Stockade(args);
+    }
+    static pid_t AgentPid() {
+        int pid = 0;
+        return absl::SimpleAtoi(absl::StripSuffix(Read("run/agent.lock"), "\n"), &pid) ? pid : 0;
+    }
+    static void StopAgent(int signo) {
+        const pid_t pid = AgentPid();
+        if (pid == 0 || kill(pid, signo) != 0) return;
+        Until([pid] { return kill(pid, 0) != 0; });
+    }
+    template <typename Fn>
+    static bool Until(Fn fn, uint64_t wait_ns = 15 * kSecond) {
+        const uint64_t end = BootNow() + wait_ns;
+        while (!fn()) {
+            if (BootNow() > end) return false;
+            usleep(10000);  // between two looks, not instead of them
+        }
+        return true;
+    }
+    static std::vector<std::string> Cgroups() {
+        std::vector<std::string> names;
+        for (const char* mount : {"/sys/fs/cgroup/unified/", "/sys/fs/cgroup/"}) {
+            std::error_code error;
+            for (const auto& entry : std::filesystem::directory_iterator(mount + tag_, error)) {
+                if (entry.is_directory()) names.push_back(entry.path().filename());
+            }
+        }
+        return names;
+    }
+    static bool NothingLeft() { return Cgroups().empty() && std::filesystem::is_empty(dir_ + "/run/sandboxes"); }
+
+    static inline std::string dir_;
+    static inline std::string tag_;
+};
+
+TEST_F(Run, PassesStreamsAndStatusThrough) {
+    const Ran ran = Sh("echo out; echo err >&2; exit 7");
+    EXPECT_EQ(ran.status, 7) << ran.err;
+    EXPECT_EQ(ran.out, "out\n");
+    EXPECT_TRUE(absl::StrContains(ran.err, "err\n")) << ran.err;
+    EXPECT_EQ(Sh("true").status, 0);
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
+TEST_F(Run, SpeaksOfFailuresAsShellsDo) {
+    EXPECT_EQ(Sh("kill -TERM $$").status, 143);
+    EXPECT_EQ(Stockade({"run", "-p", dir_ + "/open.yaml", "--", "/nonexistent"}).status, 127);
+    EXPECT_EQ(Stockade({"run", "-p", dir_ + "/open.yaml", "--", "/etc"}).status, 126);
+}
+
+TEST_F(Run, OwnFailuresAre125AndSayWhatToDo) {
+    const std::pair<std::vector<std::string>, std::string> cases[] = {
+        {{"run", "-p", "/nonexistent.yaml", "--", "/bin/true"}, "/nonexistent.yaml"},
+        {{"run", "-p", "no-such-policy", "--", "/bin/true"}, "no policy no-such-policy"},
+        {{"run", "--label", "novalue", "--", "/bin/true"}, "--label takes K=V"},
+        {{"run", "--timeout", "soon", "--", "/bin/true"}, "--timeout takes"},
+        {{"run", "--in", "/nonexistent", "--", "/bin/true"}, "--in"},
+        {{"run", "--in", "/", "--", "/bin/true"}, "/"},
+        {{"run", "--runtime", "vm", "--", "/bin/true"}, "not there yet"},
+        {{"run", "--polcy", "x"}, "unknown flag --polcy"},
+        {{"run"}, "no command"},
+        {{"inspect", "sbx_NOSUCH"}, "no sandbox"},
+    };
+    for (const auto& [args, text] : cases) {
+        const Ran ran = Stockade(args);
+        EXPECT_EQ(ran.status, 125) << absl::StrCat(args[0], " ", text);
+        EXPECT_TRUE(absl::StrContains(ran.err, text)) << ran.err;
+        EXPECT_TRUE(ran.out.empty()) << ran.out;
+    }
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
+TEST_F(Run, TimeoutEndsIt) {
+    const Ran ran = Sh("sleep 100", {"--timeout", "300ms", "--result", dir_ + "/r.json"});
+    EXPECT_EQ(ran.status, 137);
+    EXPECT_TRUE(absl::StrContains(Read("r.json"), "\"end\":\"timeout\"")) << Read("r.json");
+}
+
+TEST_F(Run, ForwardsSignals) {
+    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c",
+                             "trap 'echo got; exit 3' TERM; echo ready; while :; do sleep 0.05; done"}, "sig");
+    ASSERT_TRUE(Until([] { return Read("sig.out") == "ready\n"; })) << Read("sig.err");
+    kill(pid, SIGTERM);
+    const Ran ran = Finish(pid, "sig");
+    EXPECT_EQ(ran.status, 3) << ran.err;
+    EXPECT_EQ(ran.out, "ready\ngot\n");
+}
+
+TEST_F(Run, CopiesFilesOut) {
+    std::filesystem::create_directory(dir_ + "/files");
+    const Ran ran = Sh("echo data >/out/a; ln -s /etc/passwd /out/link", {"--out", dir_ + "/files"});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(Read("files/a"), "data\n");
+    EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(dir_ + "/files/link")));
+}
+
+TEST_F(Run, APolicyKillIs137WithItsReason) {
+    const Ran ran = Stockade({"run", "-p", dir_ + "/strict.yaml", "--result", dir_ + "/k.json", "--events",
+                              dir_ + "/k.events", "--", "/bin/sh", "-c", "/usr/bin/id; /bin/sleep 100"});
+    EXPECT_EQ(ran.status, 137) << ran.err;
+    EXPECT_TRUE(ran.out.empty()) << ran.out;
+    EXPECT_TRUE(absl::StrContains(ran.err, "/usr/bin/id")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(Read("k.json"), "\"end\":\"policy\"")) << Read("k.json");
+    EXPECT_TRUE(absl::StrContains(Read("k.events"), "\"op\":\"killed\"")) << Read("k.events");
+    const Ran control = Sh("/usr/bin/id");
+    EXPECT_EQ(control.status, 0) << control.err;
+    EXPECT_TRUE(absl::StrContains(control.out, "uid=")) << control.out;
+}
+
+TEST_F(Run, KilledClientLeavesNothing) {
+    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "cl");
+    ASSERT_TRUE(Until([] { return Read("cl.out") == "up\n"; })) << Read("cl.err");
+    kill(pid, SIGKILL);
+    EXPECT_EQ(Finish(pid, "cl").status, 137);
+    EXPECT_TRUE(Until(NothingLeft)) << Cgroups().size();
+}
+
+TEST_F(Run, StockadeKillEndsASandbox) {
+    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "ki");
+    ASSERT_TRUE(Until([] { return Read("ki.out") == "up\n"; })) << Read("ki.err");
+    ASSERT_EQ(Cgroups().size(), 1u);
+    const std::string id = Cgroups()[0];
+    const Ran ps = Stockade({"ps", "-o", "json"});
+    EXPECT_TRUE(absl::StrContains(ps.out, id)) << ps.out;
+    EXPECT_TRUE(absl::StrContains(Stockade({"inspect", id, "-o", "json"}).out, "sleep 1000"));
+    const Ran killed = Stockade({"kill", id, "--reason", "enough"});
+    EXPECT_EQ(killed.status, 0) << killed.err;
+    const Ran ran = Finish(pid, "ki");
+    EXPECT_EQ(ran.status, 137);
+    EXPECT_TRUE(absl::StrContains(ran.err, "enough")) << ran.err;
+}
+
+TEST_F(Run, ASecondAgentIsRefused) {
+    ASSERT_EQ(Sh("true").status, 0);
+    const std::string command = absl::StrCat(Bin("stockaded"), " --config ", dir_, "/config.yaml 2>&1");
+    FILE* pipe = popen(command.c_str(), "r");
+    char line[1024] = "";
+    EXPECT_NE(fgets(line, sizeof(line), pipe), nullptr);
+    EXPECT_TRUE(absl::StrContains(line, "another agent runs")) << line;
+    EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 125);
+}
+
+TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
+    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--in", dir_, "--", "/bin/sh", "-c",
+                             "echo up; while ! [ -e /in/go ]; do sleep 0.05; done; exit 5"}, "ad");
+    ASSERT_TRUE(Until([] { return Read("ad.out") == "up\n"; })) << Read("ad.err");
+    const pid_t before = AgentPid();
+    StopAgent(SIGKILL);
+    ASSERT_TRUE(Until([before] { return AgentPid() != before && Stockade({"ps"}).status == 0; }));
+    EXPECT_TRUE(absl::StrContains(Stockade({"ps", "-o", "json"}).out, "Adopted"));
+    Write("go", "");
+    const Ran ran = Finish(pid, "ad");
+    EXPECT_EQ(ran.status, 5) << ran.err;
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
+}  // namespace
+}  // namespace stockade::cmd

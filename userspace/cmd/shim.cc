@@ -1,0 +1,358 @@
+#include "userspace/cmd/shim.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+#include "userspace/cmd/shim_spec.h"
+#include "userspace/launch/native.h"
+#include "userspace/launch/out_copy.h"
+
+namespace stockade::cmd {
+namespace {
+
+using api::Message;
+using api::Packet;
+
+// The agent answers a created sandbox within milliseconds; this is for one that hangs.
+constexpr uint64_t kGoWaitNs = 30'000'000'000;
+// Draining the rings of a sandbox that flooded them takes the agent up to some seconds.
+constexpr uint64_t kCollectWaitNs = 30'000'000'000;
+// Between two tries to reach a next agent.
+constexpr int kReconnectMs = 50;
+
+class Shim {
+  public:
+    explicit Shim(Packet order) : order_(std::move(order)) {
+        control_ = api::Channel(order_.Take(api::FD_CONTROL));
+        session_ = api::Channel(order_.Take(api::FD_SESSION));
+        out_ = order_.Take(api::FD_OUT);
+    }
+    int Run();
+
+  private:
+    enum class Phase { kWaitGo, kRunning, kEnded, kDone };
+    const api::StartShim& start() const { return order_.message.start_shim(); }
+
+    Status Build();
+    Status Release();
+    void Loop();
+    int PollTimeout() const;
+    void OnDeadline();
+    void OnControl();
+    void HandleControl(const Message& message);
+    void OnSession();
+    void LoseAgent();
+    void FindAgent();
+    void End(const std::string& end, const std::string& reason);
+    void OnEnded();
+    void CopyOut();
+    void Finish();
+    void Fail(const Status& status);
+    void Tell(const Message& message);
+    void SetDeadline(uint64_t wait_ns) { deadline_ns_ = wait_ns == 0 ? 0 : BootNow() + wait_ns; }
+
+    Packet order_;
+    api::Channel control_;
+    api::Channel session_;
+    Fd out_;
+    std::unique_ptr<launch::NativeSandbox> sandbox_;
+    Phase phase_ = Phase::kWaitGo;
+    uint64_t deadline_ns_ = 0;        // of the phase; 0 = none
+    uint64_t agent_deadline_ns_ = 0;  // no agent: until when one is waited for; 0 = there is one
+    std::string end_;                 // why it was ended; empty = by itself
+    std::string reason_;
+    bool policy_kill_ = false;
+    api::ShimEnded ended_;
+    api::SessionEnded last_;
+};
+
+// Sends to the agent. A failure is the agent's end, which the next poll sees as well.
+void Shim::Tell(const Message& message) {
+    if (control_.ok() && !control_.Send(message).ok()) LoseAgent();
+}
+
+void Shim::Fail(const Status& status) {
+    Message message;
+    message.mutable_shim_failed()->set_error(std::string(status.message()));
+    Tell(message);
+    last_.set_id(start().id());
+    last_.set_exit_code(125);
+    last_.set_end("failed");
+    last_.set_reason(std::string(status.message()));
+}
+
+Status Shim::Build() {
+    SK_ASSIGN_OR_RETURN(launch::NativeSpec spec, MakeSpec(order_));
+    const std::string cgroup = spec.cgroup.name;
+    const std::string unlimited = spec.cgroup.unlimited;
+    SK_ASSIGN_OR_RETURN(sandbox_, launch::NativeSandbox::Create(std::move(spec)));
+    order_.fds.clear();  // the sandbox has its own copies
+    Message message;
+    api::ShimCreated& created = *message.mutable_shim_created();
+    created.set_id(start().id());
+    created.set_pid(sandbox_->pid());
+    created.set_cgroup(cgroup);
+    if (sandbox_->in_kind() == launch::InKind::kCopied) {
+        created.add_notes("/in is a copy: its file system cannot be idmapped");
+    }
+    if (!unlimited.empty()) created.add_notes(absl::StrCat("no cgroup limits for ", unlimited));
+    return control_.Send(message, {{api::FD_PIDFD, sandbox_->pidfd()}});
+}
+
+Status Shim::Release() {
+    const StatusOr<launch::ExecResult> exec = sandbox_->Release();
+    if (!exec.ok()) return exec.status();
+    Message message;
+    api::ShimReleased& released = *message.mutable_shim_released();
+    released.set_boot_ns(BootNow());
+    released.set_started(exec->started);
+    released.set_exit_status(exec->exit_status);
+    released.set_stage(exec->stage);
+    released.set_exec_errno(exec->error);
+    Tell(message);
+    if (!exec->started) {
+        reason_ = absl::StrCat(start().run().argv(0), ": ", exec->stage, ": ",
+                               ErrnoStatus(exec->error, "cannot be run").message());
+    }
+    Message session;
+    session.mutable_session_started()->set_id(start().id());
+    std::vector<api::FdArg> fds;
+    if (sandbox_->master() >= 0) fds.emplace_back(api::FD_PTY, sandbox_->master());
+    (void)session_.Send(session, fds);  // a client that is gone is seen in the loop
+    return absl::OkStatus();
+}
+
+// Kills the sandbox; its end is then seen at the pidfd.
+void Shim::End(const std::string& end, const std::string& reason) {
+    if (end_.empty()) {
+        end_ = end;
+        reason_ = reason;
+    }
+    // The init's death takes its pid namespace along; what entered from outside goes by Destroy.
+    (void)syscall(SYS_pidfd_send_signal, sandbox_->pidfd(), SIGKILL, nullptr, 0);
+}
+
+void Shim::LoseAgent() {
+    control_.Close();
+    if (agent_deadline_ns_ == 0) agent_deadline_ns_ = BootNow() + start().agent_wait_ns();
+}
+
+// Looks for the next agent, and ends the sandbox when there was none for too long.
+void Shim::FindAgent() {
+    StatusOr<api::Channel> channel = api::Channel::Connect(start().socket_path());
+    if (channel.ok() && phase_ != Phase::kWaitGo) {
+        Message message;
+        api::ShimHello& hello = *message.mutable_shim_hello();
+        hello.set_id(start().id());
+        hello.set_pid(getpid());
+        hello.set_ended(phase_ == Phase::kEnded);
+        if (phase_ == Phase::kEnded) *hello.mutable_last() = ended_;
+        if (channel->Send(message, {{api::FD_PIDFD, sandbox_->pidfd()}}).ok()) {
+            control_ = *std::move(channel);
+            agent_deadline_ns_ = 0;
+            return;
+        }
+    }
+    if (BootNow() < agent_deadline_ns_ && phase_ != Phase::kWaitGo) return;
+    if (phase_ == Phase::kRunning) {
+        End("agent", "no agent came back: the sandbox was ended");
+    } else {
+        if (phase_ == Phase::kWaitGo) Fail(absl::UnavailableError("the agent died during the start"));
+        phase_ = Phase::kDone;
+    }
+}
+
+void Shim::HandleControl(const Message& message) {
+    if (message.has_shim_go() && phase_ == Phase::kWaitGo) {
+        SetDeadline(start().run().timeout_ns());
+        phase_ = Phase::kRunning;
+        if (const Status status = Release(); !status.ok()) End("failed", std::string(status.message()));
+    } else if (message.has_shim_abort()) {
+        Fail(absl::FailedPreconditionError(message.shim_abort().reason()));
+        phase_ = Phase::kDone;
+    } else if (message.has_shim_kill() && phase_ == Phase::kRunning) {
+        End(message.shim_kill().end(), message.shim_kill().reason());
+    } else if (message.has_shim_collected() && phase_ == Phase::kEnded) {
+        policy_kill_ = message.shim_collected().policy_kill();
+        if (policy_kill_) {
+            last_.set_exit_code(137);
+            last_.set_end("policy");
+            last_.set_reason(message.shim_collected().reason());
+        }
+        phase_ = Phase::kDone;
+    }
+}
+
+void Shim::OnControl() {
+    while (control_.ok() && phase_ != Phase::kDone) {
+        StatusOr<std::optional<Packet>> packet = control_.TryReceive();
+        if (!packet.ok()) return LoseAgent();
+        if (!packet->has_value()) return;
+        HandleControl((*packet)->message);
+    }
+}
+
+void Shim::OnSession() {
+    while (true) {
+        StatusOr<std::optional<Packet>> packet = session_.TryReceive();
+        if (!packet.ok()) {
+            session_.Close();
+            if (phase_ == Phase::kRunning) End("client", "the client is gone");
+            if (phase_ == Phase::kWaitGo) {
+                Fail(absl::CancelledError("the client is gone"));
+                phase_ = Phase::kDone;
+            }
+            return;
+        }
+        if (!packet->has_value()) return;
+        const Message& message = (*packet)->message;
+        // A signal that comes when the command has just ended has nobody to go to.
+        if (message.has_signal() && phase_ == Phase::kRunning) {
+            (void)sandbox_->Signal(message.signal().number());
+        }
+        if (message.has_winch() && sandbox_->master() >= 0) {
+            const winsize size{.ws_row = static_cast<unsigned short>(message.winch().rows()),
+                               .ws_col = static_cast<unsigned short>(message.winch().columns()),
+                               .ws_xpixel = 0,
+                               .ws_ypixel = 0};
+            (void)ioctl(sandbox_->master(), TIOCSWINSZ, &size);
+        }
+    }
+}
+
+void Shim::OnEnded() {
+    const StatusOr<int> status = sandbox_->Wait();
+    int exit_code = status.ok() ? *status : 125;
+    if (!end_.empty()) exit_code = end_ == "failed" ? 125 : 137;
+    ended_.set_exit_code(exit_code);
+    ended_.set_end(!end_.empty() ? end_ : exit_code > 128 ? "signalled" : "exited");
+    ended_.set_boot_ns(BootNow());
+    ended_.set_reason(reason_);
+    last_.set_id(start().id());
+    last_.set_exit_code(exit_code);
+    last_.set_end(ended_.end());
+    last_.set_reason(reason_);
+    phase_ = Phase::kEnded;
+    SetDeadline(kCollectWaitNs);
+    Message message;
+    *message.mutable_shim_ended() = ended_;
+    Tell(message);
+}
+
+void Shim::OnDeadline() {
+    deadline_ns_ = 0;
+    if (phase_ == Phase::kRunning) {
+        End("timeout", "the time given by --timeout is over");
+    } else {
+        if (phase_ == Phase::kWaitGo) Fail(absl::DeadlineExceededError("the agent does not answer"));
+        phase_ = Phase::kDone;
+    }
+}
+
+int Shim::PollTimeout() const {
+    uint64_t wait_ms = agent_deadline_ns_ != 0 ? kReconnectMs : UINT64_MAX;
+    if (deadline_ns_ != 0) {
+        const uint64_t now = BootNow();
+        wait_ms = std::min(wait_ms, now >= deadline_ns_ ? 0 : (deadline_ns_ - now) / 1'000'000 + 1);
+    }
+    return wait_ms == UINT64_MAX ? -1 : static_cast<int>(std::min<uint64_t>(wait_ms, 3'600'000));
+}
+
+void Shim::Loop() {
+    SetDeadline(kGoWaitNs);
+    while (phase_ != Phase::kDone) {
+        // poll leaves negative descriptors alone.
+        const bool alive = phase_ == Phase::kRunning || phase_ == Phase::kWaitGo;
+        pollfd fds[] = {{.fd = control_.ok() ? control_.fd() : -1, .events = POLLIN, .revents = 0},
+                        {.fd = session_.ok() ? session_.fd() : -1, .events = POLLIN, .revents = 0},
+                        {.fd = alive ? sandbox_->pidfd() : -1, .events = POLLIN, .revents = 0}};
+        if (poll(fds, 3, PollTimeout()) < 0 && errno != EINTR) break;
+        if (fds[1].revents != 0) OnSession();
+        if (phase_ != Phase::kDone && fds[0].revents != 0) OnControl();
+        if (fds[2].revents != 0 && phase_ == Phase::kRunning) OnEnded();
+        if (fds[2].revents != 0 && phase_ == Phase::kWaitGo) {
+            Fail(absl::AbortedError("the sandbox died before its start"));
+            phase_ = Phase::kDone;
+        }
+        if (phase_ != Phase::kDone && agent_deadline_ns_ != 0) FindAgent();
+        if (phase_ != Phase::kDone && deadline_ns_ != 0 && BootNow() >= deadline_ns_) OnDeadline();
+    }
+}
+
+// Brings the files of /out to the caller's directory. Not after a kill by policy: what a
+// condemned tool wrote is not handed on as if it were a result.
+void Shim::CopyOut() {
+    if (!out_.ok() || sandbox_ == nullptr || sandbox_->out_fd() < 0) return;
+    if (policy_kill_) {
+        last_.add_notes("nothing was copied from /out: the sandbox was killed by its policy");
+        return;
+    }
+    const api::Run& run = start().run();
+    const StatusOr<launch::OutReport> report =
+        launch::CopyOut(sandbox_->out_fd(), out_.get(), run.caller_uid(), run.caller_gid(),
+                        {.max_bytes = run.out_bytes() > 0 ? run.out_bytes() : 256ull << 20});
+    if (!report.ok()) {
+        last_.add_notes(absl::StrCat("copy from /out: ", report.status().message()));
+        return;
+    }
+    for (const launch::OutDropped& dropped : report->dropped) {
+        if (last_.notes_size() >= 20) break;
+        last_.add_notes(absl::StrCat("not copied from /out: ", dropped.path, ": ", dropped.reason));
+    }
+    if (report->dropped_count > 20) {
+        last_.add_notes(absl::StrCat("not copied from /out: ", report->dropped_count, " in all"));
+    }
+}
+
+// Removes the sandbox and tells both sides what was left.
+void Shim::Finish() {
+    api::Removal removal;
+    removal.set_clean(true);
+    if (sandbox_ != nullptr) {
+        const StatusOr<launch::DestroyReport> report = sandbox_->Destroy();
+        removal.set_clean(report.ok());
+        if (!report.ok()) removal.add_left_over(std::string(report.status().message()));
+    }
+    CopyOut();
+    Message message;
+    api::ShimDestroyed& destroyed = *message.mutable_shim_destroyed();
+    *destroyed.mutable_removal() = removal;
+    destroyed.set_boot_ns(BootNow());
+    *destroyed.mutable_notes() = last_.notes();
+    Tell(message);
+    *last_.mutable_removal() = removal;
+    Message session;
+    *session.mutable_session_ended() = last_;
+    if (session_.ok()) (void)session_.Send(session);
+}
+
+int Shim::Run() {
+    if (const Status status = Build(); !status.ok()) {
+        Fail(status);
+    } else {
+        Loop();
+    }
+    Finish();
+    return 0;
+}
+
+}  // namespace
+
+int RunShim(Packet order) {
+    // A write to a client that is gone must not end the sandbox's keeper.
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (!order.message.has_start_shim()) return 1;
+    return Shim(std::move(order)).Run();
+}
+
+}  // namespace stockade::cmd

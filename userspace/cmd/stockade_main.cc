@@ -1,0 +1,49 @@
+// stockade: the command line.
+#include <CLI/CLI.hpp>
+
+#include "userspace/cmd/client.h"
+#include "userspace/cmd/completion.h"
+#include "userspace/cmd/doctor_command.h"
+#include "userspace/cmd/policy_command.h"
+#include "userspace/cmd/query_commands.h"
+#include "userspace/cmd/run_command.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr char kHelp[] =
+    "stockade: run untrusted tools in sandboxes whose allowlists are enforced in the kernel.\n\n"
+    "Start here:\n"
+    "  stockade doctor                                      what this kernel can enforce\n"
+    "  stockade run -p python-tool -- python3 -c 'print(1)' a sandbox, and what it was refused\n"
+    "  stockade policy check my.yaml                        a policy of your own";
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+    CLI::App app(kHelp, "stockade");
+    app.require_subcommand(1);
+    ClientOptions client;
+    int exit_code = 0;
+    app.add_option("--config", client.config_path, "Configuration (default " + std::string(kDefaultConfigPath) + ")");
+    app.add_option("--socket", client.socket, "The agent's socket");
+    AddRunCommand(app, client, exit_code);
+    AddQueryCommands(app, client, exit_code);
+    AddPolicyCommand(app, exit_code);
+    AddDoctorCommand(app, exit_code);
+    AddCompletionCommand(app, exit_code);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& help) {
+        return app.exit(help);
+    } catch (const CLI::CallForAllHelp& help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        return Complain(absl::InvalidArgumentError(std::string(error.what()) + ": see stockade --help"));
+    }
+    return exit_code;
+}
+
+}  // namespace stockade::cmd
+
+int main(int argc, char** argv) { return stockade::cmd::Main(argc, argv); }

@@ -1,0 +1,131 @@
+// stockaded: the one agent of a host.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "userspace/base/errno.h"
+#include "userspace/base/log.h"
+#include "userspace/cmd/agent.h"
+#include "userspace/cmd/capabilities.h"
+
+namespace stockade::cmd {
+namespace {
+
+struct Flags {
+    std::string config = kDefaultConfigPath;
+    std::string idle_exit;
+    std::string runtime_dir;
+    std::string pin_dir;
+    std::string backend;
+    std::vector<std::string> policy_dirs;
+    int ready_fd = -1;
+};
+
+kernel::Backend BackendOf(const std::string& name) {
+    if (name == "lsm") return kernel::Backend::kLsm;
+    return name == "signal" ? kernel::Backend::kSignal : kernel::Backend::kAuto;
+}
+
+StatusOr<Config> ConfigOf(const Flags& flags) {
+    SK_ASSIGN_OR_RETURN(Config config, LoadConfig(flags.config, flags.config != kDefaultConfigPath));
+    if (!flags.runtime_dir.empty()) config.runtime_dir = flags.runtime_dir;
+    if (!flags.pin_dir.empty()) config.pin_dir = flags.pin_dir;
+    if (!flags.backend.empty()) config.backend = flags.backend;
+    if (!flags.policy_dirs.empty()) config.policy_dirs = flags.policy_dirs;
+    return config;
+}
+
+// One agent for each runtime directory, held as long as the process lives.
+StatusOr<Fd> Lock(const Config& config) {
+    if (mkdir(config.runtime_dir.c_str(), 0750) != 0 && errno != EEXIST) {
+        return ErrnoStatus(errno, absl::StrCat("make ", config.runtime_dir));
+    }
+    SK_ASSIGN_OR_RETURN(Fd lock, Fd::Open(config.runtime_dir + "/agent.lock", O_RDWR | O_CREAT, 0600));
+    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+        return absl::AlreadyExistsError(absl::StrCat("another agent runs in ", config.runtime_dir,
+                                                     ": use it, or stop it first (systemctl stop stockaded)"));
+    }
+    // The number is for people and scripts; what counts is the lock.
+    if (ftruncate(lock.get(), 0) != 0) return ErrnoStatus(errno, "write agent.lock");
+    (void)WriteAll(lock.get(), absl::StrCat(getpid(), "\n"));
+    return lock;
+}
+
+void TellReady(int ready_fd, absl::string_view text) {
+    if (ready_fd < 0) return;
+    (void)WriteAll(ready_fd, text);  // whoever started us may be gone
+    (void)close(ready_fd);
+}
+
+Status Serve(const Flags& flags, Helper& helper) {
+    SK_ASSIGN_OR_RETURN(Config config, ConfigOf(flags));
+    absl::Duration idle = absl::ZeroDuration();
+    if (!flags.idle_exit.empty() && (!absl::ParseDuration(flags.idle_exit, &idle) || idle <= absl::ZeroDuration())) {
+        return absl::InvalidArgumentError("--idle-exit takes a duration such as 60s");
+    }
+    SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
+    SK_ASSIGN_OR_RETURN(auto sensor,
+                        kernel::Sensor::Create({.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
+    SK_ASSIGN_OR_RETURN(launch::CgroupHome home, launch::FindCgroupHome(config.cgroup_name));
+    SK_RETURN_IF_ERROR(sensor->AttachNetwork(home.dir.get()));
+    SK_ASSIGN_OR_RETURN(Fd listen, api::Listen(config.socket_path()));
+    SK_RETURN_IF_ERROR(DropCapabilities());
+    const std::string socket_path = config.socket_path();
+    SK_ASSIGN_OR_RETURN(auto agent,
+                        Agent::Create({.config = std::move(config),
+                                       .idle_exit_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(idle)),
+                                       .helper = &helper,
+                                       .sensor = sensor.get(),
+                                       .listen = std::move(listen),
+                                       .home = std::move(home)}));
+    LogInfo("stockaded ", kVersion, ": backend ", sensor->backend() == kernel::Backend::kLsm ? "lsm" : "signal",
+            sensor->adopted() ? ", pins adopted" : "", ", listening at ", socket_path);
+    TellReady(flags.ready_fd, "ready\n");
+    const Status status = agent->Serve();
+    (void)unlink(socket_path.c_str());
+    return status;
+}
+
+}  // namespace
+
+int AgentMain(int argc, char** argv) {
+    // Before anything is loaded, opened or started.
+    StatusOr<Helper> helper = Helper::Fork(argc, argv);
+    if (!helper.ok()) {
+        LogError(helper.status().message());
+        return 125;
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    Flags flags;
+    CLI::App app("stockaded: the agent that binds sandboxes to their policies in the kernel");
+    app.add_option("--config", flags.config, "Configuration (default " + std::string(kDefaultConfigPath) + ")");
+    app.add_option("--idle-exit", flags.idle_exit, "Leave after so long without a sandbox, e.g. 60s");
+    app.add_option("--runtime-dir", flags.runtime_dir, "Where the socket and the state files are");
+    app.add_option("--pin-dir", flags.pin_dir, "Directory on a bpffs for programs and maps");
+    app.add_option("--backend", flags.backend, "auto, signal or lsm")->check(CLI::IsMember({"auto", "signal", "lsm"}));
+    app.add_option("--policies", flags.policy_dirs, "Directories with policies");
+    app.add_option("--ready-fd", flags.ready_fd, "Descriptor that is told \"ready\", or the error, in one line");
+    app.set_version_flag("--version", std::string("stockaded ") + kVersion);
+    CLI11_PARSE(app, argc, argv);
+    if (geteuid() != 0) {
+        LogError("stockaded must be started as root");
+        return 125;
+    }
+    const Status status = Serve(flags, *helper);
+    if (!status.ok()) {
+        LogError(status.message());
+        TellReady(flags.ready_fd, absl::StrCat("error: ", status.message(), "\n"));
+        return 125;
+    }
+    return 0;
+}
+
+}  // namespace stockade::cmd
+
+int main(int argc, char** argv) { return stockade::cmd::AgentMain(argc, argv); }
