@@ -1,0 +1,91 @@
+// Sockets of other kinds, and unix sockets.
+#include <arpa/inet.h>
+#include <linux/if_alg.h>
+#include <linux/if_packet.h>
+#include <linux/netlink.h>
+#include <net/ethernet.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/triggers/trigger.h"
+
+namespace stockade::triggers {
+namespace {
+
+int Raw(Args) { return Outcome(socket(AF_INET, SOCK_RAW, IPPROTO_UDP)); }
+int RawSix(Args) { return Outcome(socket(AF_INET6, SOCK_RAW, IPPROTO_UDP)); }
+int Ping(Args) { return Outcome(socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP)); }
+int Packet(Args) { return Outcome(socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL))); }
+int Alg(Args) { return Outcome(socket(AF_ALG, SOCK_SEQPACKET, 0)); }
+int Vsock(Args) { return Outcome(socket(AF_VSOCK, SOCK_STREAM, 0)); }
+int NetlinkRoute(Args) { return Outcome(socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE)); }
+int NetlinkAudit(Args) { return Outcome(socket(AF_NETLINK, SOCK_RAW, NETLINK_AUDIT)); }
+int NetlinkUevent(Args) { return Outcome(socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT)); }
+
+// A name that begins with @ is abstract.
+socklen_t Address(const char* name, sockaddr_un& address) {
+    address = {};
+    address.sun_family = AF_UNIX;
+    size_t length = strnlen(name, sizeof(address.sun_path) - 1);
+    memcpy(address.sun_path, name, length);
+    if (name[0] == '@') address.sun_path[0] = 0;
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length + (name[0] == '@' ? 0 : 1));
+}
+
+int ConnectUnix(const char* name, int type) {
+    sockaddr_un address;
+    socklen_t length = Address(name, address);
+    int fd = socket(AF_UNIX, type, 0);
+    if (fd < 0) return Setup("socket");
+    if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) return Refused();
+    return Outcome(send(fd, "stockade", 8, MSG_NOSIGNAL));
+}
+
+int UnixStream(Args args) { return ConnectUnix(args[0], SOCK_STREAM); }
+int UnixConnectedDatagram(Args args) { return ConnectUnix(args[0], SOCK_DGRAM); }
+
+int UnixDatagram(Args args) {
+    sockaddr_un address;
+    socklen_t length = Address(args[0], address);
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    return Outcome(sendto(fd, "stockade", 8, 0, reinterpret_cast<sockaddr*>(&address), length));
+}
+
+int UnixBind(Args args) {
+    sockaddr_un address;
+    socklen_t length = Address(args[0], address);
+    return Outcome(bind(socket(AF_UNIX, SOCK_STREAM, 0), reinterpret_cast<sockaddr*>(&address), length));
+}
+
+// Both ends are the sandbox's own.
+int UnixPair(Args) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return Refused();
+    return Outcome(write(pair[0], "x", 1));
+}
+
+const Trigger kTriggers[] = {
+    {"socket_raw", 0, "", Raw},
+    {"socket_raw6", 0, "", RawSix},
+    {"socket_ping", 0, "", Ping},
+    {"socket_packet", 0, "", Packet},
+    {"socket_alg", 0, "", Alg},
+    {"socket_vsock", 0, "", Vsock},
+    {"socket_netlink_route", 0, "", NetlinkRoute},
+    {"socket_netlink_audit", 0, "", NetlinkAudit},
+    {"socket_netlink_uevent", 0, "", NetlinkUevent},
+    {"unix_stream", 1, "NAME", UnixStream},
+    {"unix_connected_datagram", 1, "NAME", UnixConnectedDatagram},
+    {"unix_datagram", 1, "NAME", UnixDatagram},
+    {"unix_bind", 1, "NAME", UnixBind},
+    {"unix_pair", 0, "", UnixPair},
+};
+
+}  // namespace
+
+std::span<const Trigger> SocketTriggers() { return kTriggers; }
+
+}  // namespace stockade::triggers
