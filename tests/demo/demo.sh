@@ -7,7 +7,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bin=${STOCKADE_BIN_DIR:-$root/build/bin}
 here=$root/tests/demo
-work=$(mktemp -d /tmp/stockade-demo.XXXXXX)
+# Not in /tmp: the policy denies /tmp, and what it denies may not be shown inside either.
+work=$(mktemp -d /var/tmp/stockade-demo.XXXXXX)
 netns=stockade-demo-$$
 listener=
 failures=0

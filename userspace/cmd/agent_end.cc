@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/wire/kinds.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
@@ -26,6 +27,8 @@ void Agent::OnUrgent(const v1::Event& event) {
     Run* run = FindRun(event.sandbox().id());
     sandbox::Sandbox* sandbox = registry_.Find(event.sandbox().id());
     if (run == nullptr || sandbox == nullptr) return;
+    // Under mode: observe the verdict says what would have been; nothing was done, and nothing is.
+    if (!event.has_lifecycle() && event.outcome() == "done") return;
     const bool condemned = event.has_lifecycle() && event.lifecycle().op() == "condemned";
     // The violation names the object; the condemned record that goes with it only the code.
     if (Kills(event.verdict()) && !event.has_lifecycle()) {
@@ -135,9 +138,10 @@ void Agent::Collect(Run& run) {
     result.set_exit_code(run.end.exit_code());
     result.set_end(run.end.end());
     result.set_reason(run.end.reason());
-    const bool condemned = state.ok() && state->condemned_ns != 0;
+    // SK_CODE_CONDEMNED is the agent's own hand: `stockade kill`, a shim that was killed.
+    const bool condemned = state.ok() && state->condemned_ns != 0 && state->condemned_code != SK_CODE_CONDEMNED;
     const bool killed_process = run.end.exit_code() == 137 && run.end.end() == "signalled" && !run.refusal_reason.empty();
-    const bool policy = (condemned || killed_process) && run.end.end() != "killed";
+    const bool policy = condemned || killed_process;
     if (policy) {
         result.set_exit_code(137);
         result.set_end("policy");

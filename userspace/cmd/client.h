@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "userspace/api/channel.h"
 #include "userspace/base/status.h"
@@ -14,6 +15,8 @@ struct ClientOptions {
     std::string socket;   // empty = of the configuration
     bool quiet = false;
     bool json = false;
+    bool separated = false;            // of run: there was a "--", and
+    std::vector<std::string> command;  // these words came after it
 };
 
 // The running agent. kUnavailable, with what to do, when there is none.

@@ -58,7 +58,9 @@ Status Ps(const ClientOptions& client, bool json) {
     if (answer.ok()) {
         reply = answer->ps_reply();
     } else if (!absl::IsUnavailable(answer.status())) {
-        return answer.status();  // no agent: no sandboxes, and no error
+        return answer.status();
+    } else {
+        (void)WriteAll(STDERR_FILENO, absl::StrCat("stockade: ", answer.status().message(), "\n"));
     }
     if (json) {
         std::vector<std::string> rows;

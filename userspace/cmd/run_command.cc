@@ -54,8 +54,10 @@ void AddRunCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
     run->footer("Everything from CMD on is the command; put -- before it when it starts with a dash.");
     run->callback([run, flags, &client, &exit_code] {
         flags->command = run->remaining();
-        const bool separated = !flags->command.empty() && flags->command.front() == "--";
-        if (separated) flags->command.erase(flags->command.begin());
+        // "run CMD -- ARG": the separator is the command's own.
+        const bool separated = client.separated && flags->command.empty();
+        if (client.separated && !separated) flags->command.push_back("--");
+        flags->command.insert(flags->command.end(), client.command.begin(), client.command.end());
         if (flags->command.empty()) {
             exit_code = Complain(absl::InvalidArgumentError("run: no command is given: stockade run [flags] -- CMD ARG..."));
             return;

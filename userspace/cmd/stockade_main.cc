@@ -20,10 +20,27 @@ constexpr char kHelp[] =
 
 }  // namespace
 
+// CLI11 takes the words after "--" for positionals of the outermost command; those of `run` are the
+// sandbox's and are kept from it. Returns how many words are left to parse.
+int TakeCommand(int argc, char** argv, ClientOptions* client) {
+    bool is_run = false;
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (word == "run") is_run = true;
+        if (word != "--") continue;
+        if (!is_run) break;
+        client->separated = true;
+        client->command.assign(argv + i + 1, argv + argc);
+        return i;
+    }
+    return argc;
+}
+
 int Main(int argc, char** argv) {
     CLI::App app(kHelp, "stockade");
     app.require_subcommand(1);
     ClientOptions client;
+    argc = TakeCommand(argc, argv, &client);
     int exit_code = 0;
     app.add_option("--config", client.config_path, "Configuration (default " + std::string(kDefaultConfigPath) + ")");
     app.add_option("--socket", client.socket, "The agent's socket");
