@@ -108,8 +108,8 @@ static __always_inline struct sk_call call_of_regs(struct task_struct *task, str
     long number = regs_call(regs);
 #if defined(__TARGET_ARCH_x86)
     if (task->thread_info.status & TS_COMPAT) return call_of_compat(number);
-    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWUSER)) return CALL_ESCAPE(UNSHARE_USER, USERNS);
-    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWNS)) return CALL_ESCAPE(UNSHARE_MOUNT, MNTNS);
+    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWUSER)) return (struct sk_call)CALL_ESCAPE(UNSHARE_USER, USERNS);
+    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWNS)) return (struct sk_call)CALL_ESCAPE(UNSHARE_MOUNT, MNTNS);
 #endif
     return call_of(number);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-#include "bpf/lib/judge.h"
+#include "bpf/lib/reserve.h"
+#include "bpf/wire/repeat.h"
 
 /* What the policy says of a violation in this section. A section that is absent, and a policy in
  * mode observe, report what would have been refused. A sandbox that is condemned or has no
@@ -48,6 +49,32 @@ static __always_inline void settle_doom(struct sk_case *c) {
     bpf_map_update_elem(&doomed_files, &files, &now, BPF_ANY);
 }
 
+/* One record for those that the last second held back. */
+__noinline int repeat_report(struct sk_case *c, __u64 count, __u64 first_boot_ns) {
+    if (!c) return 0;
+    c->ring = SK_RING_VIOLATION;
+    RECORD_BEGIN(repeat, REPEAT, c);
+    record->count = count;
+    record->first_boot_ns = first_boot_ns;
+    RECORD_END();
+    return 0;
+}
+
+/* A record that is held back takes its number all the same: a gap is explained by this count, or it
+ * is a loss. */
+static __always_inline void suppress(struct sk_state *state) {
+    __sync_fetch_and_add(&state->seq, 1);
+    __sync_fetch_and_add(&state->suppressed, 1);
+}
+
+static __always_inline void rate_renew(struct sk_case *c, struct sk_rate *rate, __u64 now) {
+    __u64 held_back = rate->suppressed, since = rate->window_ns;
+    rate->window_ns = now;
+    rate->count = 0;
+    rate->suppressed = 0;
+    if (held_back) repeat_report(c, held_back, since);
+}
+
 static __always_inline bool violation_rate(struct sk_case *c, struct sk_state *state) {
     struct sk_rate_key key = {.slot = c->slot, .code = c->code};
     __u64 now = bpf_ktime_get_boot_ns();
@@ -57,20 +84,17 @@ static __always_inline bool violation_rate(struct sk_case *c, struct sk_state *s
         bpf_map_update_elem(&rates, &key, &fresh, BPF_ANY);
         return true;
     }
-    if (now - rate->window_ns > 1000000000ULL) {
-        rate->window_ns = now;
-        rate->count = 0;
-    }
+    if (now - rate->window_ns > 1000000000ULL) rate_renew(c, rate, now);
     if (__sync_fetch_and_add(&rate->count, 1) < SK_VIOLATIONS_PER_SECOND) return true;
     __sync_fetch_and_add(&rate->suppressed, 1);
-    __sync_fetch_and_add(&state->suppressed, 1);
+    suppress(state);
     return false;
 }
 
 static __always_inline bool telemetry_token(struct sk_state *state) {
     __u64 now = bpf_ktime_get_boot_ns(), spent = state->tokens_ns;
     if (spent > now + SK_TELEMETRY_BURST_NS) {
-        __sync_fetch_and_add(&state->suppressed, 1);
+        suppress(state);
         return false;
     }
     state->tokens_ns = (spent < now ? now : spent) + SK_TELEMETRY_NS;
@@ -129,7 +153,7 @@ __noinline int case_settle(struct sk_case *c) {
     settle_condemn(c, state);
     settle_doom(c);
     __sync_fetch_and_add(&state->violations[c->section & (SK_SECTION_SLOTS - 1)], 1);
-    if (violation_rate(c, state)) c->ring = SK_RING_VIOLATION;
+    c->ring = violation_rate(c, state) ? SK_RING_VIOLATION : SK_RING_NONE;
     return 0;
 }
 
@@ -142,6 +166,6 @@ __noinline int refused_settle(struct sk_case *c) {
     c->kill = 0;
     if (!state) return 0;
     __sync_fetch_and_add(&state->violations[c->section & (SK_SECTION_SLOTS - 1)], 1);
-    if (violation_rate(c, state)) c->ring = SK_RING_VIOLATION;
+    c->ring = violation_rate(c, state) ? SK_RING_VIOLATION : SK_RING_NONE;
     return 0;
 }

@@ -12,10 +12,11 @@ static __always_inline __u64 cgroup_id_of(struct cgroup *cgroup) { return cgroup
 
 /* The slot of the sandbox at or above this cgroup; 0 = none. */
 static __always_inline __u32 slot_at(struct cgroup *cgroup, __u32 depth, __u64 levels) {
-    if (!(levels & ((2ULL << (depth & 63)) - 1))) return 0;
-    for (__u32 level = 1; level <= SK_MAX_CGROUP_LEVEL; level++) {
-        if (level > depth) break;
-        if (!(levels & (1ULL << level))) continue;
+    for (int i = 0; i < SK_MAX_LEVELS; i++) {
+        __u32 level = levels & 0xff;
+        levels >>= 8;
+        if (!level) break;
+        if (level > depth) continue;
         struct cgroup *ancestor = NULL;
         if (bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level])) return 0;
         __u64 id = BPF_CORE_READ(ancestor, kn, id);

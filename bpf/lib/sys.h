@@ -30,85 +30,92 @@ struct sk_call {
     __u8 path_argument; /* 0, 1 */
 };
 
-#define CALL_PATH(OP, argument) (struct sk_call){SK_CALL_PATH, SK_FILE_##OP, 0, argument}
-#define CALL_ESCAPE(OP, GRANT) (struct sk_call){SK_CALL_ESCAPE, SK_ESCAPE_##OP, SK_GRANT_##GRANT, 0}
-#define CALL_OPEN(argument) (struct sk_call){SK_CALL_OPEN, 0, 0, argument}
+#define CALL_PATH(OP, argument) {SK_CALL_PATH, SK_FILE_##OP, 0, argument}
+#define CALL_ESCAPE(OP, GRANT) {SK_CALL_ESCAPE, SK_ESCAPE_##OP, SK_GRANT_##GRANT, 0}
+#define CALL_OPEN(argument) {SK_CALL_OPEN, 0, 0, argument}
+
+/* Call numbers that the table has room for; later ones are not looked at. 6.18 ends at 469. */
+#define SK_CALLS 512
 
 /* i386 numbers of the calls that open (arch/x86/entry/syscalls/syscall_32.tbl): everything else of
  * that table is refused to launched sandboxes by seccomp. */
 static __always_inline struct sk_call call_of_compat(long number) {
     switch (number) {
         case 5:
-        case 8: return CALL_OPEN(0);
+        case 8: return (struct sk_call)CALL_OPEN(0);
         case 295:
         case 437:
-        case 342: return CALL_OPEN(1);
+        case 342: return (struct sk_call)CALL_OPEN(1);
         default: return (struct sk_call){};
     }
 }
 
-static __always_inline struct sk_call call_of(long number) {
-    switch (number) {
-        case __NR_openat:
-        case __NR_openat2:
-        case __NR_open_by_handle_at: return CALL_OPEN(1);
-        case __NR_mmap: return (struct sk_call){SK_CALL_MAP, 0, 0, 0};
-        case __NR_unlinkat: return CALL_PATH(UNLINK, 1);
-        case __NR_renameat2: return CALL_PATH(RENAME, 1);
-        case __NR_linkat: return CALL_PATH(LINK, 1);
-        case __NR_symlinkat: return CALL_PATH(SYMLINK, 0);
-        case __NR_mknodat: return CALL_PATH(MKNOD, 1);
-        case __NR_mkdirat: return CALL_PATH(MKDIR, 1);
-        case __NR_fchmodat: return CALL_PATH(CHMOD, 1);
-        case 452: return CALL_PATH(CHMOD, 1); /* fchmodat2, not in the headers of 6.1 */
-        case __NR_fchownat: return CALL_PATH(CHOWN, 1);
-        case __NR_truncate: return CALL_PATH(TRUNCATE, 0);
-        case __NR_setxattr:
-        case __NR_lsetxattr: return CALL_PATH(SETXATTR, 0);
-        case __NR_utimensat: return CALL_PATH(UTIMES, 1);
+/* What is looked at, by call number: one load decides for all other calls of the machine. */
+static const struct sk_call sk_calls[SK_CALLS] = {
+    [__NR_openat] = CALL_OPEN(1),
+    [__NR_openat2] = CALL_OPEN(1),
+    [__NR_open_by_handle_at] = CALL_OPEN(1),
+    [__NR_mmap] = {SK_CALL_MAP, 0, 0, 0},
+    [__NR_unlinkat] = CALL_PATH(UNLINK, 1),
+    [__NR_renameat2] = CALL_PATH(RENAME, 1),
+    [__NR_linkat] = CALL_PATH(LINK, 1),
+    [__NR_symlinkat] = CALL_PATH(SYMLINK, 0),
+    [__NR_mknodat] = CALL_PATH(MKNOD, 1),
+    [__NR_mkdirat] = CALL_PATH(MKDIR, 1),
+    [__NR_fchmodat] = CALL_PATH(CHMOD, 1),
+    [452] = CALL_PATH(CHMOD, 1),  /* fchmodat2, not in the headers of 6.1 */
+    [__NR_fchownat] = CALL_PATH(CHOWN, 1),
+    [__NR_truncate] = CALL_PATH(TRUNCATE, 0),
+    [__NR_setxattr] = CALL_PATH(SETXATTR, 0),
+    [__NR_lsetxattr] = CALL_PATH(SETXATTR, 0),
+    [__NR_utimensat] = CALL_PATH(UTIMES, 1),
 #if defined(__TARGET_ARCH_x86)
-        case __NR_open:
-        case __NR_creat: return CALL_OPEN(0);
-        case __NR_unlink: return CALL_PATH(UNLINK, 0);
-        case __NR_rename: return CALL_PATH(RENAME, 0);
-        case __NR_renameat: return CALL_PATH(RENAME, 1);
-        case __NR_link: return CALL_PATH(LINK, 0);
-        case __NR_symlink: return CALL_PATH(SYMLINK, 0);
-        case __NR_mknod: return CALL_PATH(MKNOD, 0);
-        case __NR_mkdir: return CALL_PATH(MKDIR, 0);
-        case __NR_rmdir: return CALL_PATH(RMDIR, 0);
-        case __NR_chmod: return CALL_PATH(CHMOD, 0);
-        case __NR_chown:
-        case __NR_lchown: return CALL_PATH(CHOWN, 0);
-        case __NR_utime:
-        case __NR_utimes: return CALL_PATH(UTIMES, 0);
+    [__NR_open] = CALL_OPEN(0),
+    [__NR_creat] = CALL_OPEN(0),
+    [__NR_unlink] = CALL_PATH(UNLINK, 0),
+    [__NR_rename] = CALL_PATH(RENAME, 0),
+    [__NR_renameat] = CALL_PATH(RENAME, 1),
+    [__NR_link] = CALL_PATH(LINK, 0),
+    [__NR_symlink] = CALL_PATH(SYMLINK, 0),
+    [__NR_mknod] = CALL_PATH(MKNOD, 0),
+    [__NR_mkdir] = CALL_PATH(MKDIR, 0),
+    [__NR_rmdir] = CALL_PATH(RMDIR, 0),
+    [__NR_chmod] = CALL_PATH(CHMOD, 0),
+    [__NR_chown] = CALL_PATH(CHOWN, 0),
+    [__NR_lchown] = CALL_PATH(CHOWN, 0),
+    [__NR_utime] = CALL_PATH(UTIMES, 0),
+    [__NR_utimes] = CALL_PATH(UTIMES, 0),
 #endif
-        case __NR_ptrace: return CALL_ESCAPE(PTRACE, PTRACE);
-        case __NR_process_vm_readv:
-        case __NR_process_vm_writev: return CALL_ESCAPE(PROCESS_VM, PTRACE);
-        case __NR_pidfd_getfd: return CALL_ESCAPE(PIDFD_GETFD, PTRACE);
-        case __NR_mount:
-        case __NR_move_mount:
-        case __NR_open_tree:
-        case __NR_fsopen:
-        case __NR_fsmount:
-        case __NR_mount_setattr: return CALL_ESCAPE(MOUNT, MOUNT);
-        case __NR_umount2: return CALL_ESCAPE(UMOUNT, MOUNT);
-        case __NR_pivot_root: return CALL_ESCAPE(PIVOT_ROOT, MOUNT);
-        case __NR_chroot: return CALL_ESCAPE(CHROOT, CHROOT);
-        case __NR_setns: return CALL_ESCAPE(SETNS, SETNS);
-        case __NR_bpf: return CALL_ESCAPE(BPF, BPF);
-        case __NR_perf_event_open: return CALL_ESCAPE(PERF_EVENT, PERF_EVENT);
-        case __NR_io_uring_setup: return CALL_ESCAPE(IO_URING, IO_URING);
-        case __NR_keyctl:
-        case __NR_add_key:
-        case __NR_request_key: return CALL_ESCAPE(KEYCTL, KEYCTL);
-        case __NR_init_module:
-        case __NR_finit_module:
-        case __NR_delete_module: return CALL_ESCAPE(MODULE, MODULE);
-        case __NR_kexec_load:
-        case __NR_kexec_file_load: return CALL_ESCAPE(KEXEC, KEXEC);
-        case __NR_userfaultfd: return CALL_ESCAPE(USERFAULTFD, USERFAULTFD);
-        default: return (struct sk_call){};
-    }
+    [__NR_ptrace] = CALL_ESCAPE(PTRACE, PTRACE),
+    [__NR_process_vm_readv] = CALL_ESCAPE(PROCESS_VM, PTRACE),
+    [__NR_process_vm_writev] = CALL_ESCAPE(PROCESS_VM, PTRACE),
+    [__NR_pidfd_getfd] = CALL_ESCAPE(PIDFD_GETFD, PTRACE),
+    [__NR_mount] = CALL_ESCAPE(MOUNT, MOUNT),
+    [__NR_move_mount] = CALL_ESCAPE(MOUNT, MOUNT),
+    [__NR_open_tree] = CALL_ESCAPE(MOUNT, MOUNT),
+    [__NR_fsopen] = CALL_ESCAPE(MOUNT, MOUNT),
+    [__NR_fsmount] = CALL_ESCAPE(MOUNT, MOUNT),
+    [__NR_mount_setattr] = CALL_ESCAPE(MOUNT, MOUNT),
+    [__NR_umount2] = CALL_ESCAPE(UMOUNT, MOUNT),
+    [__NR_pivot_root] = CALL_ESCAPE(PIVOT_ROOT, MOUNT),
+    [__NR_chroot] = CALL_ESCAPE(CHROOT, CHROOT),
+    [__NR_setns] = CALL_ESCAPE(SETNS, SETNS),
+    [__NR_bpf] = CALL_ESCAPE(BPF, BPF),
+    [__NR_perf_event_open] = CALL_ESCAPE(PERF_EVENT, PERF_EVENT),
+    [__NR_io_uring_setup] = CALL_ESCAPE(IO_URING, IO_URING),
+    [__NR_keyctl] = CALL_ESCAPE(KEYCTL, KEYCTL),
+    [__NR_add_key] = CALL_ESCAPE(KEYCTL, KEYCTL),
+    [__NR_request_key] = CALL_ESCAPE(KEYCTL, KEYCTL),
+    [__NR_init_module] = CALL_ESCAPE(MODULE, MODULE),
+    [__NR_finit_module] = CALL_ESCAPE(MODULE, MODULE),
+    [__NR_delete_module] = CALL_ESCAPE(MODULE, MODULE),
+    [__NR_kexec_load] = CALL_ESCAPE(KEXEC, KEXEC),
+    [__NR_kexec_file_load] = CALL_ESCAPE(KEXEC, KEXEC),
+    [__NR_userfaultfd] = CALL_ESCAPE(USERFAULTFD, USERFAULTFD),
+};
+
+static __always_inline struct sk_call call_of(long number) {
+    __u32 index = number;
+    if (index >= SK_CALLS) return (struct sk_call){};
+    return sk_calls[index];
 }

@@ -2,8 +2,8 @@
 #pragma once
 #include "bpf/wire/record.h"
 
-/* Stands for `count` records of the same (sandbox, code) beyond the rate and took no
- * kernel_seq of their own. */
+/* Stands for `count` records of the same (sandbox, code) beyond the rate. Each took a
+ * kernel_seq and raised sk_state.suppressed, which explains the gap. */
 struct sk_repeat {
     struct sk_head head;
     __u64 count;

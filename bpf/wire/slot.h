@@ -13,6 +13,9 @@
  * pod path has 6; beyond 24 the kernel itself refuses in practice. */
 #define SK_MAX_CGROUP_LEVEL 24
 
+/* Different levels at once; a node has one for launched sandboxes and two or three for pods. */
+#define SK_MAX_LEVELS 8
+
 /* Map `tasks`: task storage. Frozen at birth, inherited at task_newtask and nowhere else. */
 struct sk_label {
     __u32 slot;       /* 1..SK_MAX_SLOTS-1 */
@@ -61,7 +64,7 @@ struct sk_state {
 /* Map `config`, one entry: what all programs must agree on, replaced whole. */
 struct sk_config {
     struct sk_hash_keys keys;
-    __u64 levels;      /* bit per cgroup level at which a sandbox is bound */
+    __u64 levels;      /* cgroup levels at which sandboxes are bound: one a byte, 0 = no more */
     __u32 live_slots;  /* 0 = every program returns at once */
     __u32 agent_tgid;  /* initial pid namespace; never judged */
     __u32 abi;

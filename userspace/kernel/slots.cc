@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -79,8 +80,11 @@ Status Slots::WriteConfig() {
     int fd = programs_->MapFd("config");
     if (bpf_map_lookup_elem(fd, &zero, &config) != 0) return ErrnoStatus(errno, "read the configuration map");
     config.levels = 0;
-    for (uint32_t level = 0; level <= SK_MAX_CGROUP_LEVEL; level++) {
-        if (level_users_[level] > 0) config.levels |= 1ULL << level;
+    unsigned shift = 0;
+    for (uint32_t level = 1; level <= SK_MAX_CGROUP_LEVEL; level++) {
+        if (level_users_[level] == 0) continue;
+        config.levels |= uint64_t{level} << shift;
+        shift += 8;
     }
     config.live_slots = live_;
     config.agent_tgid = static_cast<uint32_t>(getpid());
@@ -100,6 +104,11 @@ StatusOr<uint64_t> Slots::RootDentry(int pidfd) {
 StatusOr<SlotRef> Slots::Bind(const Sensor::Binding& binding) {
     SK_ASSIGN_OR_RETURN(CgroupPlace place, FindCgroup(binding.cgroup_fd));
     if (place.level == 0) return absl::InvalidArgumentError("the root cgroup cannot be a sandbox");
+    auto in_use = std::count_if(level_users_.begin(), level_users_.end(), [](int users) { return users > 0; });
+    if (level_users_[place.level] == 0 && in_use >= SK_MAX_LEVELS) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("sandboxes at more than ", SK_MAX_LEVELS, " different levels of the cgroup tree"));
+    }
     uint32_t owner = 0;
     if (bpf_map_lookup_elem(programs_->MapFd("cgroups"), &place.id, &owner) == 0) {
         return absl::AlreadyExistsError(absl::StrCat("the cgroup is bound to slot ", owner));
