@@ -21,12 +21,12 @@ namespace {
 constexpr const char* kTrees[] = {"/proc", "/sys", "/dev", "/etc", "/boot"};
 // Sockets and state of what starts containers: a way to root on the host.
 constexpr const char* kRuntimes[] = {
-    "/run/docker.sock", "/run/docker",     "/run/containerd",     "/run/crio",
-    "/run/podman",      "/run/stockade",   "/run/systemd",        "/run/dbus",
-    "/run/buildkit",    "/run/libvirt",    "/run/k3s",            "/run/runc",
-    "/run/cri-dockerd.sock", "/run/dockershim.sock", "/run/snapd.socket",
-    "/var/lib/docker",  "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet",
-    "/var/lib/stockade", "/var/lib/rancher",
+    "/run/docker.sock",      "/run/docker",          "/run/containerd",   "/run/crio",
+    "/run/podman",           "/run/stockade",        "/run/systemd",      "/run/dbus",
+    "/run/buildkit",         "/run/libvirt",         "/run/k3s",          "/run/runc",
+    "/run/cri-dockerd.sock", "/run/dockershim.sock", "/run/snapd.socket", "/var/lib/docker",
+    "/var/lib/containerd",   "/var/lib/containers",  "/var/lib/kubelet",  "/var/lib/stockade",
+    "/var/lib/rancher",
 };
 // Sockets of rootless runtimes, below /run/user/UID.
 constexpr const char* kUserRuntimes[] = {"docker.sock", "podman", "containerd-rootless", "bus", "systemd"};
@@ -91,7 +91,8 @@ Status CheckRuntimes(const std::string& path, const Identity& identity) {
     for (const char* name : kRuntimes) {
         std::string runtime = Real(name);
         Identity other;
-        if (Below(path, runtime) || Below(path, name)) return Refuse(path, "it belongs to a container runtime");
+        if (Below(path, runtime) || Below(path, name))
+            return Refuse(path, "it belongs to a container runtime");
         if (!Identify(runtime, &other)) continue;
         if (other == identity) return Refuse(path, absl::StrCat("it is another name of ", name));
         if (Below(runtime, path)) return Refuse(path, absl::StrCat("it holds ", name));
@@ -124,7 +125,8 @@ Status CheckBindSource(int fd, const DenyPredicate& denied) {
     }
     const Identity identity{st.st_dev, st.st_ino};
     Identity root;
-    if (path == "/" || (Identify("/", &root) && root == identity)) return Refuse(path, "it is the host's root");
+    if (path == "/" || (Identify("/", &root) && root == identity))
+        return Refuse(path, "it is the host's root");
     for (const char* tree : kTrees) {
         Identity other;
         if (Below(path, tree) || (Identify(tree, &other) && other == identity)) {

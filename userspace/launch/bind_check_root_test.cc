@@ -19,8 +19,9 @@ namespace {
 using testing::HasSubstr;
 
 TEST(BindCheck, RefusesWhatOpensTheHost) {
-    for (const char* path : {"/", "/proc", "/proc/self", "/sys", "/dev", "/dev/shm", "/etc", "/etc/ssl", "/root",
-                             "/home", "/run", "/var", "/var/run", "/proc/self/root", "/usr/../etc"}) {
+    for (const char* path :
+         {"/", "/proc", "/proc/self", "/sys", "/dev", "/dev/shm", "/etc", "/etc/ssl", "/root", "/home",
+          "/run", "/var", "/var/run", "/proc/self/root", "/usr/../etc"}) {
         Status status = OpenBindSource(path).status();
         EXPECT_TRUE(absl::IsPermissionDenied(status)) << path << ": " << status;
     }

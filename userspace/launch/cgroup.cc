@@ -31,8 +31,9 @@ StatusOr<std::string> FindCgroup2() {
         std::vector<absl::string_view> tail = absl::StrSplit(halves[1], ' ');
         std::vector<absl::string_view> head = absl::StrSplit(halves[0], ' ');
         if (tail.empty() || tail[0] != "cgroup2" || head.size() < 5) continue;
-        if (head[3] != "/") continue;  // a subtree shown elsewhere; ids below it would not differ,
-                                       // but its parent could be taken away from us
+        if (head[3] != "/")
+            continue;  // a subtree shown elsewhere; ids below it would not differ,
+                       // but its parent could be taken away from us
         return std::string(head[4]);
     }
     return absl::FailedPreconditionError(
@@ -82,8 +83,7 @@ StatusOr<bool> Populated(int events_fd) {
     ssize_t n = pread(events_fd, text, sizeof(text), 0);
     if (n < 0 && errno == ENODEV) return false;
     if (n < 0) return ErrnoStatus(errno, "read cgroup.events");
-    return absl::string_view(text, static_cast<size_t>(n)).find("populated 1") !=
-           absl::string_view::npos;
+    return absl::string_view(text, static_cast<size_t>(n)).find("populated 1") != absl::string_view::npos;
 }
 
 Status WaitEmpty(int events_fd, int timeout_ms) {
@@ -147,8 +147,7 @@ StatusOr<SandboxCgroup> CreateCgroup(const CgroupHome& home, const std::string& 
         return ErrnoStatus(errno, absl::StrCat("make cgroup ", home.path, "/", name));
     }
     auto finish = [&]() -> Status {
-        SK_ASSIGN_OR_RETURN(cgroup.dir,
-                            Fd::OpenAt(cgroup.parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+        SK_ASSIGN_OR_RETURN(cgroup.dir, Fd::OpenAt(cgroup.parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
         if (flock(cgroup.dir.get(), LOCK_EX | LOCK_NB) != 0) return ErrnoStatus(errno, "lock cgroup");
         struct stat st;
         if (fstat(cgroup.dir.get(), &st) != 0) return ErrnoStatus(errno, "stat cgroup");

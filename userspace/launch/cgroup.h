@@ -32,8 +32,8 @@ struct SandboxCgroup {
     Fd parent;
     std::string name;
     Fd dir;
-    uint64_t id = 0;          // inode number, the kernel's cgroup id
-    std::string unlimited;    // controllers of asked limits that are not there: "pids,memory"
+    uint64_t id = 0;        // inode number, the kernel's cgroup id
+    std::string unlimited;  // controllers of asked limits that are not there: "pids,memory"
 };
 
 StatusOr<SandboxCgroup> CreateCgroup(const CgroupHome& home, const std::string& name,

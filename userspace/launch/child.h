@@ -15,34 +15,34 @@
 namespace stockade::launch {
 
 // Every step that can fail, with the words for its message.
-#define SK_CHILD_STEPS(X)                                    \
-    X(kNone, "nothing")                                      \
-    X(kDescriptors, "arrange descriptors")                   \
-    X(kCgroupNamespace, "unshare the cgroup namespace")      \
-    X(kHostName, "set the host name")                        \
-    X(kLoopback, "bring up the loopback device")             \
-    X(kPrivateMounts, "make mounts private")                 \
-    X(kAttachRoot, "attach the root")                        \
-    X(kAttachMount, "attach a mount")                        \
-    X(kProc, "mount /proc")                                  \
-    X(kPivot, "pivot_root")                                  \
-    X(kDetachOld, "detach the host's root")                  \
-    X(kMask, "mask a path of /proc")                         \
-    X(kSession, "make a session")                            \
-    X(kRlimit, "set a resource limit")                       \
-    X(kCapabilities, "drop capabilities")                    \
-    X(kIds, "take the sandbox's uid and gid")                \
-    X(kKeyring, "join a new session keyring")                \
-    X(kNoNewPrivileges, "set no_new_privs")                  \
-    X(kParentDeath, "tie to the launcher's life")            \
-    X(kWorkingDirectory, "enter the working directory")      \
-    X(kLandlockRuleset, "make the landlock ruleset")         \
-    X(kLandlockRule, "add a landlock rule")                  \
-    X(kSignals, "arrange signals")                           \
-    X(kFork, "fork the command")                             \
-    X(kTerminal, "take the controlling terminal")            \
-    X(kLandlock, "landlock")                                 \
-    X(kSeccomp, "seccomp")                                   \
+#define SK_CHILD_STEPS(X)                               \
+    X(kNone, "nothing")                                 \
+    X(kDescriptors, "arrange descriptors")              \
+    X(kCgroupNamespace, "unshare the cgroup namespace") \
+    X(kHostName, "set the host name")                   \
+    X(kLoopback, "bring up the loopback device")        \
+    X(kPrivateMounts, "make mounts private")            \
+    X(kAttachRoot, "attach the root")                   \
+    X(kAttachMount, "attach a mount")                   \
+    X(kProc, "mount /proc")                             \
+    X(kPivot, "pivot_root")                             \
+    X(kDetachOld, "detach the host's root")             \
+    X(kMask, "mask a path of /proc")                    \
+    X(kSession, "make a session")                       \
+    X(kRlimit, "set a resource limit")                  \
+    X(kCapabilities, "drop capabilities")               \
+    X(kIds, "take the sandbox's uid and gid")           \
+    X(kKeyring, "join a new session keyring")           \
+    X(kNoNewPrivileges, "set no_new_privs")             \
+    X(kParentDeath, "tie to the launcher's life")       \
+    X(kWorkingDirectory, "enter the working directory") \
+    X(kLandlockRuleset, "make the landlock ruleset")    \
+    X(kLandlockRule, "add a landlock rule")             \
+    X(kSignals, "arrange signals")                      \
+    X(kFork, "fork the command")                        \
+    X(kTerminal, "take the controlling terminal")       \
+    X(kLandlock, "landlock")                            \
+    X(kSeccomp, "seccomp")                              \
     X(kExecve, "execve")
 
 enum ChildStep : int32_t {
@@ -91,7 +91,7 @@ struct ChildPlan {
     const ChildRlimit* rlimits;
     size_t rlimit_count;
     const char* cwd;
-    uint64_t landlock_fs;      // 0 and scoped 0 = no landlock
+    uint64_t landlock_fs;  // 0 and scoped 0 = no landlock
     uint64_t landlock_scoped;
     int landlock_abi;
     const ChildLandlockRule* landlock_rules;
@@ -113,9 +113,9 @@ struct StepError {
 [[noreturn]] void RunChild(const ChildPlan& plan);
 
 // The stages of RunChild.
-StepError EnterRoot(const ChildPlan& plan);         // child_root.cc
-StepError MaskProc();                               // child_root.cc
-StepError DropPrivileges(const ChildPlan& plan);    // child_lock.cc
+StepError EnterRoot(const ChildPlan& plan);                  // child_root.cc
+StepError MaskProc();                                        // child_root.cc
+StepError DropPrivileges(const ChildPlan& plan);             // child_lock.cc
 StepError MakeRuleset(const ChildPlan& plan, int* ruleset);  // child_lock.cc; -1 = none
 
 }  // namespace stockade::launch

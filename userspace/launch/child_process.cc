@@ -65,7 +65,8 @@ void AddRlimits(const NativeSpec& spec, PlanStore& store) {
     for (const DefaultLimit& row : kDefaultLimits) {
         auto same = [&](const RlimitRow& asked) { return asked.resource == row.resource; };
         // The core limit is a lock, not a preference.
-        if (row.resource != RLIMIT_CORE && std::any_of(spec.rlimits.begin(), spec.rlimits.end(), same)) continue;
+        if (row.resource != RLIMIT_CORE && std::any_of(spec.rlimits.begin(), spec.rlimits.end(), same))
+            continue;
         rows.push_back({row.resource, row.soft, row.hard});
     }
     for (const RlimitRow& row : spec.rlimits) {
@@ -118,7 +119,8 @@ void AddLandlock(const LandlockPlan& landlock, int abi, PlanStore& store) {
         store.rules.push_back({row.path.c_str(), access, access & kFileRights});
     }
     plan.landlock_fs = handled;
-    if (abi >= 6) plan.landlock_scoped = (landlock.scope_abstract ? 1u : 0u) | (landlock.scope_signals ? 2u : 0u);
+    if (abi >= 6)
+        plan.landlock_scoped = (landlock.scope_abstract ? 1u : 0u) | (landlock.scope_signals ? 2u : 0u);
     plan.landlock_rules = store.rules.data();
     plan.landlock_count = store.rules.size();
 }
@@ -162,8 +164,8 @@ StatusOr<ChildProcess> CloneChild(const PlanStore& store, int cgroup_fd) {
     int pidfd = -1;
     clone_args args{};
     // Not CLONE_NEWCGROUP: its root would be the launcher's cgroup. The child unshares it itself.
-    args.flags = CLONE_INTO_CGROUP | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
-                 CLONE_NEWUTS | CLONE_NEWNET;
+    args.flags = CLONE_INTO_CGROUP | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                 CLONE_NEWNET;
     args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
     args.exit_signal = SIGCHLD;
     args.cgroup = static_cast<uint64_t>(cgroup_fd);

@@ -16,12 +16,11 @@ namespace {
 
 // What container runtimes hide, for it tells of the host or of its kernel's addresses and keys.
 constexpr const char* kMasked[] = {
-    "/proc/kcore",        "/proc/keys",          "/proc/key-users", "/proc/latency_stats",
-    "/proc/timer_list",   "/proc/timer_stats",   "/proc/sched_debug", "/proc/kmsg",
-    "/proc/kallsyms",     "/proc/kpagecount",    "/proc/kpageflags", "/proc/kpagecgroup",
-    "/proc/modules",      "/proc/interrupts",    "/proc/vmallocinfo", "/proc/slabinfo",
-    "/proc/acpi",         "/proc/asound",        "/proc/scsi",      "/proc/sysvipc",
-    "/proc/driver",       "/proc/pressure",
+    "/proc/kcore",       "/proc/keys",        "/proc/key-users", "/proc/latency_stats", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/sched_debug", "/proc/kmsg",      "/proc/kallsyms",      "/proc/kpagecount",
+    "/proc/kpageflags",  "/proc/kpagecgroup", "/proc/modules",   "/proc/interrupts",    "/proc/vmallocinfo",
+    "/proc/slabinfo",    "/proc/acpi",        "/proc/asound",    "/proc/scsi",          "/proc/sysvipc",
+    "/proc/driver",      "/proc/pressure",
 };
 // Writable by mode bits to root only, which the sandbox is not; the mount says it once more.
 constexpr const char* kReadOnly[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
@@ -56,8 +55,7 @@ StepError AttachAll(const ChildPlan& plan) {
         int target = SysOpenat2(plan.root_fd, mount.target, O_PATH | O_CLOEXEC, 0,
                                 RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
         if (target < 0) return {kAttachMount, errno, static_cast<int>(i)};
-        int rc = SysMoveMount(mount.fd, "", target, "",
-                              MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+        int rc = SysMoveMount(mount.fd, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
         int error = errno;
         close(target);
         if (rc != 0) return {kAttachMount, error, static_cast<int>(i)};
@@ -71,8 +69,8 @@ StepError MountProc(int root_fd) {
     int mount_fd = -1;
     if (SysFsconfig(context, FSCONFIG_SET_STRING, "hidepid", "invisible", 0) == 0 &&
         SysFsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0) {
-        mount_fd = SysFsmount(context, FSMOUNT_CLOEXEC,
-                              MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+        mount_fd =
+            SysFsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
     }
     int rc = mount_fd < 0 ? -1 : SysMoveMount(mount_fd, "", root_fd, "proc", MOVE_MOUNT_F_EMPTY_PATH);
     int error = errno;
@@ -108,10 +106,9 @@ StepError MaskProc() {
         ++index;
         struct stat st;
         if (lstat(path, &st) != 0) continue;
-        int rc = S_ISDIR(st.st_mode)
-                     ? mount("tmpfs", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
-                             "size=4k,mode=755")
-                     : mount("/dev/null", path, nullptr, MS_BIND, nullptr);
+        int rc = S_ISDIR(st.st_mode) ? mount("tmpfs", path, "tmpfs",
+                                             MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=755")
+                                     : mount("/dev/null", path, nullptr, MS_BIND, nullptr);
         if (rc != 0) return {kMask, errno, index};
     }
     for (const char* path : kReadOnly) {

@@ -72,11 +72,11 @@ Status AddDev(const NativeSpec& spec, RootTree& tree) {
     SK_RETURN_IF_ERROR(FillDev(dev.get()));
     SK_RETURN_IF_ERROR(SetMountAttributes(dev, false, kMountRdonly));
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "dev"));
-    SK_ASSIGN_OR_RETURN(Fd pts, NewMount("devpts", {{"ptmxmode", "0666"}, {"mode", "0600"}},
-                                         kMountNosuid | kMountNoexec));
+    SK_ASSIGN_OR_RETURN(
+        Fd pts, NewMount("devpts", {{"ptmxmode", "0666"}, {"mode", "0600"}}, kMountNosuid | kMountNoexec));
     if (spec.tty) SK_RETURN_IF_ERROR(OpenPty(spec, pts, tree));
-    SK_ASSIGN_OR_RETURN(Fd shm, NewTmpfs(kShmBytes, kShmInodes, "1777", 0, 0,
-                                         kMountNosuid | kMountNodev | kMountNoexec));
+    SK_ASSIGN_OR_RETURN(
+        Fd shm, NewTmpfs(kShmBytes, kShmInodes, "1777", 0, 0, kMountNosuid | kMountNodev | kMountNoexec));
     tree.mounts.push_back({std::move(dev), "dev"});
     tree.mounts.push_back({std::move(pts), "dev/pts"});
     tree.mounts.push_back({std::move(shm), "dev/shm"});

@@ -20,8 +20,9 @@ Status AddEtc(const NativeSpec& spec, const std::string& resolver, RootTree& tre
         {"etc/group", absl::StrCat("root:x:0:\ntty:x:5:\nnogroup:x:65534:\nsandbox:x:", spec.gid, ":\n")},
         {"etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
         {"etc/hostname", "sandbox\n"},
-        {"etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
-                              "networks: files\nprotocols: files\nservices: files\n"},
+        {"etc/nsswitch.conf",
+         "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
+         "networks: files\nprotocols: files\nservices: files\n"},
         {"etc/resolv.conf",
          resolver.empty() ? "# no network\n" : absl::StrCat("nameserver ", resolver, "\n")},
     };

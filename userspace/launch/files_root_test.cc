@@ -55,7 +55,8 @@ class Files : public testing::Test {
 TEST_F(Files, InIsReadOnlyAndTheSandboxesOwn) {
     Put("roots", "root's\n");
     ASSERT_EQ(chown((dir_ + "/roots").c_str(), 0, 0), 0);
-    Ran ran = RunSandbox(InSpec({"sh", "-c", "cat /in/data; stat -c %u /in/data; id -u; cat /in/roots; echo x > /in/new"}));
+    Ran ran = RunSandbox(
+        InSpec({"sh", "-c", "cat /in/data; stat -c %u /in/data; id -u; cat /in/roots; echo x > /in/new"}));
     ASSERT_TRUE(ran.status.ok()) << ran.status;
     std::vector<std::string> lines;
     std::istringstream stream(ran.out);
@@ -123,7 +124,8 @@ TEST_F(Files, BindsAreReadOnlyUnlessAsked) {
 }
 
 TEST_F(Files, RootfsReplacesTheHosts) {
-    for (const char* name : {"bin", "etc", "data.d", "proc"}) std::filesystem::create_directory(dir_ + "/" + name);
+    for (const char* name : {"bin", "etc", "data.d", "proc"})
+        std::filesystem::create_directory(dir_ + "/" + name);
     std::filesystem::create_symlink("bin", dir_ + "/sbin");
     Put("etc/passwd", "none\n", 0644);
     NativeSpec spec = MakeSpec({"probe", "ls", "/", "open", "/etc/passwd", "open", "/usr/bin/env"});
@@ -186,7 +188,8 @@ TEST_F(Files, CompilerWorks) {
 
 TEST_F(Files, NodeAndNpmWork) {
     if (access("/usr/bin/npm", X_OK) != 0) GTEST_SKIP() << "npm is not installed";
-    Put("package.json", R"({"name": "x", "version": "1.0.0", "scripts": {"test": "node -e 'console.log(6*7)'"}})", 0644);
+    Put("package.json",
+        R"({"name": "x", "version": "1.0.0", "scripts": {"test": "node -e 'console.log(6*7)'"}})", 0644);
     NativeSpec spec = InSpec({"npm", "test", "--silent"});
     spec.cwd = "/in";
     Ran ran = RunSandbox(std::move(spec));

@@ -40,8 +40,8 @@ StatusOr<Fd> Listen(uint16_t port) {
 // One direction of a connection.
 struct Flow {
     std::string pending;
-    bool eof = false;       // nothing more will be read
-    bool shut = false;      // ... and the other side knows
+    bool eof = false;   // nothing more will be read
+    bool shut = false;  // ... and the other side knows
 };
 
 struct Connection {
@@ -93,7 +93,8 @@ bool Accept(int listener, uint16_t port, std::list<Connection>* connections) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<HostForwarder>> HostForwarder::Create(int pidfd, const std::vector<uint16_t>& ports) {
+StatusOr<std::unique_ptr<HostForwarder>> HostForwarder::Create(int pidfd,
+                                                               const std::vector<uint16_t>& ports) {
     std::unique_ptr<HostForwarder> forwarder(new HostForwarder);
     forwarder->ports_ = ports;
     // Made by this process in the sandbox's namespace: they belong to its cgroup, not the sandbox's.

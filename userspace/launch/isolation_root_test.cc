@@ -25,8 +25,9 @@ std::string Probe(std::vector<std::string> words) {
 }
 
 TEST(Isolation, NothingOfTheHostsFilesButTheSystem) {
-    std::string out = Probe({"ls", "/", "ls", "/home", "ls", "/root", "ls", "/var", "ls", "/run", "ls", "/boot",
-                             "open", "/etc/shadow", "open", "/etc/ssl/private", "open", "/usr/bin/env"});
+    std::string out =
+        Probe({"ls", "/", "ls", "/home", "ls", "/root", "ls", "/var", "ls", "/run", "ls", "/boot", "open",
+               "/etc/shadow", "open", "/etc/ssl/private", "open", "/usr/bin/env"});
     EXPECT_THAT(out, HasSubstr("ls /home: ENOENT"));
     EXPECT_THAT(out, HasSubstr("ls /root: ENOENT"));
     EXPECT_THAT(out, HasSubstr("ls /var: ENOENT"));
@@ -37,11 +38,12 @@ TEST(Isolation, NothingOfTheHostsFilesButTheSystem) {
 }
 
 TEST(Isolation, OnlyScratchIsWritable) {
-    std::string out = Probe({"write", "/tmp/x", "write", "/out/x", "write", "/dev/shm/x", "write", "/x", "write",
-                             "/usr/x", "write", "/etc/x", "write", "/dev/x", "write", "/dev/null", "write",
-                             "/proc/sys/kernel/core_pattern"});
-    EXPECT_EQ(out, "write ok\nwrite ok\nwrite ok\nwrite EROFS\nwrite EROFS\nwrite EROFS\nwrite EROFS\nwrite ok\n"
-                   "write EACCES\n");
+    std::string out = Probe({"write", "/tmp/x", "write", "/out/x", "write", "/dev/shm/x", "write", "/x",
+                             "write", "/usr/x", "write", "/etc/x", "write", "/dev/x", "write", "/dev/null",
+                             "write", "/proc/sys/kernel/core_pattern"});
+    EXPECT_EQ(out,
+              "write ok\nwrite ok\nwrite ok\nwrite EROFS\nwrite EROFS\nwrite EROFS\nwrite EROFS\nwrite ok\n"
+              "write EACCES\n");
 }
 
 TEST(Isolation, ScratchIsBounded) {
@@ -72,11 +74,35 @@ TEST(Isolation, NoCapabilitiesAndOwnIds) {
 
 TEST(Isolation, EscapesAreRefusedByValue) {
     std::string out = Probe({"escapes"});
-    for (const char* name :
-         {"unshare_user", "unshare_mount", "unshare_smuggled", "clone_user", "setns", "mount", "umount", "open_tree",
-          "fsopen", "mount_setattr", "pivot_root", "chroot", "ptrace", "process_vm_readv", "pidfd_getfd", "bpf",
-          "perf_event_open", "io_uring_setup", "keyctl", "add_key", "init_module", "kexec_load", "userfaultfd",
-          "open_by_handle_at", "ioctl_tiocsti", "ioctl_tiocsti_smuggled", "ioctl_tioclinux", "setuid_0", "reboot"}) {
+    for (const char* name : {"unshare_user",
+                             "unshare_mount",
+                             "unshare_smuggled",
+                             "clone_user",
+                             "setns",
+                             "mount",
+                             "umount",
+                             "open_tree",
+                             "fsopen",
+                             "mount_setattr",
+                             "pivot_root",
+                             "chroot",
+                             "ptrace",
+                             "process_vm_readv",
+                             "pidfd_getfd",
+                             "bpf",
+                             "perf_event_open",
+                             "io_uring_setup",
+                             "keyctl",
+                             "add_key",
+                             "init_module",
+                             "kexec_load",
+                             "userfaultfd",
+                             "open_by_handle_at",
+                             "ioctl_tiocsti",
+                             "ioctl_tiocsti_smuggled",
+                             "ioctl_tioclinux",
+                             "setuid_0",
+                             "reboot"}) {
         EXPECT_THAT(out, HasSubstr(absl::StrCat(name, " EPERM\n")));
     }
     EXPECT_THAT(out, HasSubstr("clone3 ENOSYS\n"));
@@ -86,7 +112,8 @@ TEST(Isolation, EscapesAreRefusedByValue) {
 
 TEST(Isolation, GrantsLiftTheirEntriesOnly) {
     NativeSpec spec = MakeSpec({"probe", "escapes", "socket", "17", "3", "0"});
-    auto compiled = CompileSeccomp(1ull << SK_GRANT_IO_URING | 1ull << SK_GRANT_USERNS | 1ull << SK_GRANT_MNTNS);
+    auto compiled =
+        CompileSeccomp(1ull << SK_GRANT_IO_URING | 1ull << SK_GRANT_USERNS | 1ull << SK_GRANT_MNTNS);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     spec.seccomp = *compiled;
     Ran ran = RunSandbox(std::move(spec));
@@ -99,19 +126,20 @@ TEST(Isolation, GrantsLiftTheirEntriesOnly) {
 }
 
 TEST(Isolation, SocketsAreAnAllowlist) {
-    const std::string out = Probe({"socket", "1", "1", "0",   "socket", "2", "1",   "0",  "socket", "2",  "1",  "6",
-                                   "socket", "2", "1", "262", "socket", "2", "2",   "17", "socket", "10", "1",  "0",
-                                   "socket", "16", "3", "0",  "socket", "2", "526337", "0",
+    const std::string out = Probe({"socket", "1", "1", "0", "socket", "2", "1", "0", "socket", "2", "1", "6",
+                                   "socket", "2", "1", "262", "socket", "2", "2", "17", "socket", "10", "1",
+                                   "0", "socket", "16", "3", "0", "socket", "2", "526337", "0",
                                    // refused: raw, ping, SCTP, packet, netfilter, ALG, vsock, smuggled
-                                   "socket", "2", "3", "1",  "socket", "2", "2", "1",  "socket", "2", "1", "132",
-                                   "socket", "17", "3", "0", "socket", "16", "3", "12", "socket", "38", "5", "0",
-                                   "socket", "40", "1", "0", "socket", "0x100000011", "3", "0"});
+                                   "socket", "2", "3", "1", "socket", "2", "2", "1", "socket", "2", "1",
+                                   "132", "socket", "17", "3", "0", "socket", "16", "3", "12", "socket", "38",
+                                   "5", "0", "socket", "40", "1", "0", "socket", "0x100000011", "3", "0"});
     for (const char* allowed : {"1_1_0", "2_1_0", "2_1_6", "2_2_17", "16_3_0", "2_526337_0"}) {
         EXPECT_THAT(out, HasSubstr(absl::StrCat("socket_", allowed, " ok\n")));
     }
     EXPECT_THAT(out, Not(HasSubstr("socket_10_1_0 EPERM")));   // no IPv6 on some kernels
     EXPECT_THAT(out, Not(HasSubstr("socket_2_1_262 EPERM")));  // nor MPTCP
-    for (const char* refused : {"2_3_1", "2_2_1", "2_1_132", "17_3_0", "16_3_12", "38_5_0", "40_1_0", "0x100000011_3_0"}) {
+    for (const char* refused :
+         {"2_3_1", "2_2_1", "2_1_132", "17_3_0", "16_3_12", "38_5_0", "40_1_0", "0x100000011_3_0"}) {
         EXPECT_THAT(out, HasSubstr(absl::StrCat("socket_", refused, " EPERM\n")));
     }
 }
@@ -124,8 +152,8 @@ TEST(Isolation, ProcessesOfTheHostAndOfOthersAreInvisible) {
     std::string out = Probe({"ls", "/proc", "kill", "1", "kill", std::to_string((*running)->pid())});
     // Not even the init of its own: hidepid, and it is not dumpable.
     std::string numbers;
-    for (const std::string& name : std::vector<std::string>(
-             absl::StrSplit(out.substr(0, out.find('\n')), ' '))) {
+    for (const std::string& name :
+         std::vector<std::string>(absl::StrSplit(out.substr(0, out.find('\n')), ' '))) {
         if (!name.empty() && isdigit(name[0])) numbers += name + " ";
     }
     EXPECT_EQ(numbers, "2 ");
@@ -135,13 +163,15 @@ TEST(Isolation, ProcessesOfTheHostAndOfOthersAreInvisible) {
 
 TEST(Isolation, InitSurvivesItsSandbox) {
     // A signal from inside does not reach pid 1, and /proc/1 is closed.
-    Ran ran = RunProbe({"kill", "1", "open", "/proc/1/environ", "open", "/proc/1/root/etc/passwd", "exit", "3"});
+    Ran ran =
+        RunProbe({"kill", "1", "open", "/proc/1/environ", "open", "/proc/1/root/etc/passwd", "exit", "3"});
     EXPECT_EQ(ran.exit_status, 3);
     EXPECT_THAT(ran.out, Not(HasSubstr("open ok")));
 }
 
 TEST(Isolation, MaskedProc) {
-    std::string out = Probe({"open", "/proc/meminfo", "ls", "/proc/acpi", "ls", "/sys", "open", "/proc/self/maps"});
+    std::string out =
+        Probe({"open", "/proc/meminfo", "ls", "/proc/acpi", "ls", "/sys", "open", "/proc/self/maps"});
     EXPECT_THAT(out, HasSubstr("open ok\n"));
     EXPECT_THAT(out, HasSubstr("ls /sys: ENOENT"));
     Ran keys = RunSandbox(MakeSpec({"cat", "/proc/keys", "/proc/kallsyms", "/proc/timer_list"}));
@@ -171,12 +201,12 @@ TEST(Isolation, NoNetworkButItsOwnLoopback) {
 
 TEST(Isolation, LandlockConfines) {
     if (LandlockAbi() == 0) GTEST_SKIP() << "no landlock in this kernel";
-    NativeSpec spec = MakeSpec({"probe", "open", "/usr/bin/env", "open", "/etc/passwd", "write", "/tmp/x", "write",
-                                "/out/x", "exec", "/usr/bin/true"});
-    spec.landlock = PlanLandlock(kLandlockRead | kLandlockWrite | kLandlockExecute,
-                                 {{kLandlockRead, "/usr/", false},
-                                  {kLandlockWrite, "/out/", false},
-                                  {kLandlockExecute, "/probe", true}});
+    NativeSpec spec = MakeSpec({"probe", "open", "/usr/bin/env", "open", "/etc/passwd", "write", "/tmp/x",
+                                "write", "/out/x", "exec", "/usr/bin/true"});
+    spec.landlock =
+        PlanLandlock(kLandlockRead | kLandlockWrite | kLandlockExecute, {{kLandlockRead, "/usr/", false},
+                                                                         {kLandlockWrite, "/out/", false},
+                                                                         {kLandlockExecute, "/probe", true}});
     Ran ran = RunSandbox(std::move(spec));
     EXPECT_TRUE(ran.exec.started) << ran.exec.stage << ran.exec.error;
     EXPECT_EQ(ran.out, "open ok\nopen EACCES\nwrite EACCES\nwrite ok\nexec EACCES\n");
@@ -184,8 +214,8 @@ TEST(Isolation, LandlockConfines) {
 
 TEST(Isolation, LandlockOfExecAloneLeavesRenamesBe) {
     if (LandlockAbi() < 2) GTEST_SKIP() << "landlock before ABI 2 refuses every move between directories";
-    NativeSpec spec = MakeSpec({"probe", "write", "/tmp/a", "mkdir", "/tmp/d", "rename", "/tmp/a", "/tmp/d/b", "exec",
-                                "/usr/bin/true"});
+    NativeSpec spec = MakeSpec({"probe", "write", "/tmp/a", "mkdir", "/tmp/d", "rename", "/tmp/a", "/tmp/d/b",
+                                "exec", "/usr/bin/true"});
     spec.landlock = PlanLandlock(kLandlockExecute, {{kLandlockExecute, "/probe", true}});
     EXPECT_EQ(RunSandbox(std::move(spec)).out, "write ok\nmkdir ok\nrename ok\nexec EACCES\n");
 }

@@ -12,13 +12,11 @@ namespace {
 
 // linux/landlock.h of Debian 12 ends at ABI 2.
 constexpr uint64_t kExecute = 1u << 0, kWriteFile = 1u << 1, kReadFile = 1u << 2, kReadDir = 1u << 3,
-                   kRemoveDir = 1u << 4, kRemoveFile = 1u << 5, kMakeChar = 1u << 6,
-                   kMakeDir = 1u << 7, kMakeReg = 1u << 8, kMakeSock = 1u << 9, kMakeFifo = 1u << 10,
-                   kMakeBlock = 1u << 11, kMakeSym = 1u << 12, kRefer = 1u << 13,
-                   kTruncate = 1u << 14;
-constexpr uint64_t kWriteAll = kWriteFile | kRemoveDir | kRemoveFile | kMakeChar | kMakeDir |
-                               kMakeReg | kMakeSock | kMakeFifo | kMakeBlock | kMakeSym | kRefer |
-                               kTruncate;
+                   kRemoveDir = 1u << 4, kRemoveFile = 1u << 5, kMakeChar = 1u << 6, kMakeDir = 1u << 7,
+                   kMakeReg = 1u << 8, kMakeSock = 1u << 9, kMakeFifo = 1u << 10, kMakeBlock = 1u << 11,
+                   kMakeSym = 1u << 12, kRefer = 1u << 13, kTruncate = 1u << 14;
+constexpr uint64_t kWriteAll = kWriteFile | kRemoveDir | kRemoveFile | kMakeChar | kMakeDir | kMakeReg |
+                               kMakeSock | kMakeFifo | kMakeBlock | kMakeSym | kRefer | kTruncate;
 constexpr unsigned kCreateVersion = 1;  // LANDLOCK_CREATE_RULESET_VERSION
 
 bool Covers(const std::string& outer, const std::string& inner) {

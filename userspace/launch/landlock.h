@@ -11,13 +11,13 @@ namespace stockade::launch {
 
 // Rights of one path, all below it included when it is a directory.
 enum LandlockRight : uint32_t {
-    kLandlockRead = 1,     // open for reading, list
-    kLandlockWrite = 2,    // write, truncate, make, remove, rename
+    kLandlockRead = 1,   // open for reading, list
+    kLandlockWrite = 2,  // write, truncate, make, remove, rename
     kLandlockExecute = 4,
 };
 
 struct LandlockPath {
-    std::string path;      // absolute, inside; symlinks are followed there. Absent = no rule
+    std::string path;  // absolute, inside; symlinks are followed there. Absent = no rule
     uint32_t rights = 0;
 };
 

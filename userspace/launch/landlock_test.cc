@@ -14,12 +14,13 @@ std::map<std::string, uint32_t> Rows(const LandlockPlan& plan) {
 }
 
 TEST(LandlockPlan, HullsOfPatterns) {
-    LandlockPlan plan = PlanLandlock(kLandlockRead | kLandlockWrite,
-                                     {{kLandlockRead, "/usr/", false},
-                                      {kLandlockRead, "/usr/lib/x", true},      // covered by /usr
-                                      {kLandlockRead, "/opt/tool-", false},     // a glob within a component
-                                      {kLandlockExecute, "/usr/bin/a", true},   // not handled; reading is covered
-                                      {kLandlockWrite, "/out/report", true}});  // making it asks /out
+    LandlockPlan plan =
+        PlanLandlock(kLandlockRead | kLandlockWrite,
+                     {{kLandlockRead, "/usr/", false},
+                      {kLandlockRead, "/usr/lib/x", true},      // covered by /usr
+                      {kLandlockRead, "/opt/tool-", false},     // a glob within a component
+                      {kLandlockExecute, "/usr/bin/a", true},   // not handled; reading is covered
+                      {kLandlockWrite, "/out/report", true}});  // making it asks /out
     const std::map<std::string, uint32_t> expected = {
         {"/usr", kLandlockRead}, {"/opt", kLandlockRead}, {"/out", kLandlockWrite}};
     EXPECT_EQ(Rows(plan), expected);
@@ -27,7 +28,8 @@ TEST(LandlockPlan, HullsOfPatterns) {
 }
 
 TEST(LandlockPlan, ExecuteAsksForReading) {
-    LandlockPlan plan = PlanLandlock(kLandlockRead | kLandlockExecute, {{kLandlockExecute, "/usr/bin/python3", false}});
+    LandlockPlan plan =
+        PlanLandlock(kLandlockRead | kLandlockExecute, {{kLandlockExecute, "/usr/bin/python3", false}});
     const std::map<std::string, uint32_t> expected = {{"/usr/bin", kLandlockRead | kLandlockExecute}};
     EXPECT_EQ(Rows(plan), expected);
 }

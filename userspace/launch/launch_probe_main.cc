@@ -200,8 +200,11 @@ int main(int argc, char** argv) {
             printf("size %d %d\n", size.ws_row, size.ws_col);
         }
         if (word == "devtty") Say("devtty", open("/dev/tty", O_RDWR));
-        if (word == "pause") for (;;) pause();
-        if (word == "spin") for (;;) {}
+        if (word == "pause")
+            for (;;) pause();
+        if (word == "spin")
+            for (;;) {
+            }
         if (word == "abort") abort();
         if (left >= 1 && word == "exit") return atoi(arg[0]);
         if (left >= 1 && word == "die") raise(atoi(arg[0]));

@@ -20,7 +20,8 @@ std::vector<std::string> SandboxNames(const CgroupHome& home) {
     DIR* dir = opendir(home.path.c_str());
     if (dir == nullptr) return names;
     while (dirent* entry = readdir(dir)) {
-        if (entry->d_type == DT_DIR && absl::StartsWith(entry->d_name, kPrefix)) names.push_back(entry->d_name);
+        if (entry->d_type == DT_DIR && absl::StartsWith(entry->d_name, kPrefix))
+            names.push_back(entry->d_name);
     }
     closedir(dir);
     return names;

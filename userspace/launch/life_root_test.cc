@@ -56,7 +56,8 @@ TEST(Life, InitHoldsNothingOfTheLauncher) {
     ASSERT_TRUE((*sandbox)->Release().ok());
     for (int fd = 0; fd < 64; ++fd) {
         char target[256] = {};
-        if (readlink(absl::StrCat("/proc/", (*sandbox)->pid(), "/fd/", fd).c_str(), target, sizeof(target) - 1) < 0) {
+        if (readlink(absl::StrCat("/proc/", (*sandbox)->pid(), "/fd/", fd).c_str(), target,
+                     sizeof(target) - 1) < 0) {
             continue;
         }
         EXPECT_TRUE(std::string(target) == "/dev/null" || std::string(target).rfind("pipe:", 0) == 0 ||

@@ -62,8 +62,8 @@ StatusOr<Fd> NewMount(const char* type, const MountOptions& options, uint64_t at
                      : SysFsconfig(context.get(), FSCONFIG_SET_STRING, key.c_str(), value.c_str(), 0);
         if (rc != 0) {
             int error = errno;
-            return ErrnoStatus(error, absl::StrCat(type, " option ", key, "=", value,
-                                                   ContextLog(context.get())));
+            return ErrnoStatus(error,
+                               absl::StrCat(type, " option ", key, "=", value, ContextLog(context.get())));
         }
     }
     if (SysFsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
@@ -75,8 +75,8 @@ StatusOr<Fd> NewMount(const char* type, const MountOptions& options, uint64_t at
     return mount;
 }
 
-StatusOr<Fd> NewTmpfs(uint64_t max_bytes, uint64_t max_inodes, const std::string& mode, uid_t uid,
-                      gid_t gid, uint64_t attributes) {
+StatusOr<Fd> NewTmpfs(uint64_t max_bytes, uint64_t max_inodes, const std::string& mode, uid_t uid, gid_t gid,
+                      uint64_t attributes) {
     return NewMount("tmpfs",
                     {{"size", absl::StrCat(max_bytes)},
                      {"nr_inodes", absl::StrCat(max_inodes)},

@@ -25,8 +25,8 @@ using MountOptions = std::vector<std::pair<std::string, std::string>>;  // an em
 
 // A new file system instance of `type`, not attached. The descriptor works as a directory.
 StatusOr<Fd> NewMount(const char* type, const MountOptions& options, uint64_t attributes);
-StatusOr<Fd> NewTmpfs(uint64_t max_bytes, uint64_t max_inodes, const std::string& mode, uid_t uid,
-                      gid_t gid, uint64_t attributes);
+StatusOr<Fd> NewTmpfs(uint64_t max_bytes, uint64_t max_inodes, const std::string& mode, uid_t uid, gid_t gid,
+                      uint64_t attributes);
 
 // A bind of what `source` refers to, not attached, with `attributes` on all of it.
 StatusOr<Fd> CloneMount(int source, bool recursive, uint64_t attributes);

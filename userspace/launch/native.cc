@@ -13,8 +13,8 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
 #include "userspace/launch/child_process.h"
-#include "userspace/launch/network.h"
 #include "userspace/launch/native_check.h"
+#include "userspace/launch/network.h"
 #include "userspace/launch/root.h"
 
 namespace stockade::launch {
@@ -200,8 +200,8 @@ StatusOr<std::unique_ptr<NativeSandbox>> NativeSandbox::Create(NativeSpec spec) 
     if (status.ok()) return std::unique_ptr<NativeSandbox>(std::move(sandbox));
     auto destroyed = sandbox->Destroy(kFailedStartKillMs);
     if (destroyed.ok()) return status;
-    return Status(status.code(), absl::StrCat(status.message(), "; and then: ",
-                                              destroyed.status().message()));
+    return Status(status.code(),
+                  absl::StrCat(status.message(), "; and then: ", destroyed.status().message()));
 }
 
 }  // namespace stockade::launch

@@ -53,33 +53,33 @@ struct RlimitRow {
 enum class Egress { kNone, kVeth };
 
 struct NativeSpec {
-    std::string id;                  // [A-Za-z0-9_]{1,64}; names the cgroup and the host name
-    std::vector<std::string> argv;   // argv[0] without '/' is looked up in env's PATH, inside
-    std::vector<std::string> env;    // "K=V"; exactly this is the environment
-    std::string cwd = "/";           // inside; must exist there
-    uid_t uid = 0;                   // of the sandbox alone; 0 is refused
-    gid_t gid = 0;                   // 0 is refused
-    uid_t caller_uid = 0;            // who owns /in on the host and gets /out
+    std::string id;                 // [A-Za-z0-9_]{1,64}; names the cgroup and the host name
+    std::vector<std::string> argv;  // argv[0] without '/' is looked up in env's PATH, inside
+    std::vector<std::string> env;   // "K=V"; exactly this is the environment
+    std::string cwd = "/";          // inside; must exist there
+    uid_t uid = 0;                  // of the sandbox alone; 0 is refused
+    gid_t gid = 0;                  // 0 is refused
+    uid_t caller_uid = 0;           // who owns /in on the host and gets /out
     gid_t caller_gid = 0;
 
-    SandboxCgroup cgroup;            // of CreateCgroup; owned from here on, removed by Destroy
+    SandboxCgroup cgroup;  // of CreateCgroup; owned from here on, removed by Destroy
 
     // Standard streams, borrowed until Create returns. -1 is /dev/null. Ignored with `tty`.
     // Refused: a terminal (ask for `tty`) and any socket that is not unix.
     int stdio[3] = {-1, -1, -1};
-    bool tty = false;                // a pty pair inside; master() is the launcher's side
-    uint16_t tty_rows = 0;           // 0 = left alone
+    bool tty = false;       // a pty pair inside; master() is the launcher's side
+    uint16_t tty_rows = 0;  // 0 = left alone
     uint16_t tty_columns = 0;
 
-    Fd in;                           // directory shown read-only at /in; none = no /in
+    Fd in;                                      // directory shown read-only at /in; none = no /in
     uint64_t in_copy_max_bytes = 256ull << 20;  // bound of the copy where idmapping fails
     uint64_t out_max_bytes = 256ull << 20;      // size of /out; 0 = no /out
     uint64_t tmp_max_bytes = 64ull << 20;       // size of /tmp
-    std::vector<Bind> binds;         // at most kMaxBinds
-    Fd rootfs;                       // directory that replaces the host's /usr, /bin, ...
+    std::vector<Bind> binds;                    // at most kMaxBinds
+    Fd rootfs;                                  // directory that replaces the host's /usr, /bin, ...
 
     Egress egress = Egress::kNone;
-    bool egress_dns = false;         // let the sandbox reach port 53 of its veth's host end
+    bool egress_dns = false;           // let the sandbox reach port 53 of its veth's host end
     std::vector<uint16_t> host_ports;  // of the host's 127.0.0.1, served on the sandbox's own
 
     LandlockPlan landlock;           // empty = none
@@ -87,24 +87,24 @@ struct NativeSpec {
     std::vector<RlimitRow> rlimits;  // added to the defaults, a row replaces its default
 };
 
-inline constexpr size_t kMaxBinds = 64;       // mounts per sandbox; real uses have a handful
-inline constexpr size_t kMaxHostPorts = 32;   // listening sockets in the launcher
+inline constexpr size_t kMaxBinds = 64;           // mounts per sandbox; real uses have a handful
+inline constexpr size_t kMaxHostPorts = 32;       // listening sockets in the launcher
 inline constexpr size_t kMaxArgBytes = 1u << 20;  // argv + env; half of what execve takes
 
 enum class InKind { kNone, kIdmapped, kCopied };
 
 struct ExecResult {
-    bool started = false;     // the command's execve succeeded
-    int error = 0;            // errno otherwise
-    std::string stage;        // what failed: "execve", "landlock", ...
-    int exit_status = 0;      // 126 or 127 when the command could not be run; 125 when the
-                              // sandbox itself failed at the last step
+    bool started = false;  // the command's execve succeeded
+    int error = 0;         // errno otherwise
+    std::string stage;     // what failed: "execve", "landlock", ...
+    int exit_status = 0;   // 126 or 127 when the command could not be run; 125 when the
+                           // sandbox itself failed at the last step
 };
 
 struct DestroyReport {
-    uint64_t kill_ns = 0;      // BootNow() at the write to cgroup.kill
-    uint64_t empty_ns = 0;     // ... when populated went to 0
-    uint64_t removed_ns = 0;   // ... when cgroup and network were verified to be gone
+    uint64_t kill_ns = 0;     // BootNow() at the write to cgroup.kill
+    uint64_t empty_ns = 0;    // ... when populated went to 0
+    uint64_t removed_ns = 0;  // ... when cgroup and network were verified to be gone
 };
 
 class NativeSandbox {
@@ -114,9 +114,9 @@ class NativeSandbox {
     static StatusOr<std::unique_ptr<NativeSandbox>> Create(NativeSpec spec);
     virtual ~NativeSandbox() = default;  // destroys what Destroy has not
 
-    virtual pid_t pid() const = 0;        // of the init, in the launcher's pid namespace
-    virtual int pidfd() const = 0;        // borrowed; readable (POLLIN) when the sandbox has ended
-    virtual int master() const = 0;       // borrowed pty master, -1 without `tty`
+    virtual pid_t pid() const = 0;   // of the init, in the launcher's pid namespace
+    virtual int pidfd() const = 0;   // borrowed; readable (POLLIN) when the sandbox has ended
+    virtual int master() const = 0;  // borrowed pty master, -1 without `tty`
     virtual InKind in_kind() const = 0;
     virtual int landlock_abi() const = 0;  // of the kernel; 0 = none. The plan was cut down to it
     // Directory of what the sandbox wrote to /out; valid until this object dies, also after

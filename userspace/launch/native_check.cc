@@ -10,9 +10,7 @@
 namespace stockade::launch {
 namespace {
 
-Status Bad(absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("sandbox: ", what));
-}
+Status Bad(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("sandbox: ", what)); }
 
 Status CheckId(const std::string& id) {
     if (id.empty() || id.size() > 64) return Bad("the id has 1 to 64 characters");
@@ -34,7 +32,8 @@ Status CheckStrings(const NativeSpec& spec) {
     }
     if (total > kMaxArgBytes) return Bad("argv and env are over 1 MiB");
     for (const std::string& row : spec.env) {
-        if (row.find('=') == std::string::npos || row[0] == '=') return Bad("env holds a row that is not K=V");
+        if (row.find('=') == std::string::npos || row[0] == '=')
+            return Bad("env holds a row that is not K=V");
     }
     if (spec.cwd.empty() || spec.cwd[0] != '/' || spec.cwd.find('\0') != std::string::npos) {
         return Bad("cwd is not absolute");

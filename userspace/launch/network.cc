@@ -74,16 +74,13 @@ std::string Ruleset(const NetworkSlot& slot, bool dns) {
     return absl::StrCat(
         "table inet ", slot.table, " {\n",
         // Every address of this host arrives at the input hook, whatever interface carries it.
-        " chain input {\n  type filter hook input priority -10; policy accept;\n", resolver,
-        "  iifname \"", in, "\" drop\n }\n",
-        " chain forward {\n  type filter hook forward priority -10; policy accept;\n",
-        "  iifname \"", in, "\" ip saddr != ", slot.sandbox_address, " drop\n",
-        "  iifname \"", in, "\" ip daddr { 10.88.0.0/16, 127.0.0.0/8 } drop\n",
-        "  iifname \"", in, "\" meta nfproto ipv6 drop\n",
-        "  oifname \"", in, "\" ct state established,related accept\n",
-        "  oifname \"", in, "\" drop\n }\n",
-        " chain postrouting {\n  type nat hook postrouting priority srcnat; policy accept;\n",
-        "  ip saddr ", slot.sandbox_address, " oifname != \"", in, "\" masquerade\n }\n}\n");
+        " chain input {\n  type filter hook input priority -10; policy accept;\n", resolver, "  iifname \"",
+        in, "\" drop\n }\n", " chain forward {\n  type filter hook forward priority -10; policy accept;\n",
+        "  iifname \"", in, "\" ip saddr != ", slot.sandbox_address, " drop\n", "  iifname \"", in,
+        "\" ip daddr { 10.88.0.0/16, 127.0.0.0/8 } drop\n", "  iifname \"", in, "\" meta nfproto ipv6 drop\n",
+        "  oifname \"", in, "\" ct state established,related accept\n", "  oifname \"", in, "\" drop\n }\n",
+        " chain postrouting {\n  type nat hook postrouting priority srcnat; policy accept;\n", "  ip saddr ",
+        slot.sandbox_address, " oifname != \"", in, "\" masquerade\n }\n}\n");
 }
 
 Status RemoveNetwork(const NetworkSlot& slot) {

@@ -20,10 +20,10 @@ namespace stockade::launch {
 struct NetworkSlot {
     int number = -1;
     Fd lock;
-    std::string host_address;     // "10.88.x.y"
+    std::string host_address;  // "10.88.x.y"
     std::string sandbox_address;
-    std::string link;             // "stk<number>"
-    std::string table;            // nftables: "stockade_<number>"
+    std::string link;   // "stk<number>"
+    std::string table;  // nftables: "stockade_<number>"
     bool ok() const { return number >= 0; }
 };
 

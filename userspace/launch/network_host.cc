@@ -56,11 +56,13 @@ StatusOr<Fd> GlobalLock(const std::string& dir) {
 
 Status Guard(const std::set<std::string>& uplinks) {
     std::string names;
-    for (const std::string& name : uplinks) absl::StrAppend(&names, names.empty() ? "" : ", ", "\"", name, "\"");
-    return RunNft(absl::StrCat("table inet ", kGuardTable, "\ndelete table inet ", kGuardTable,
-                               "\ntable inet ", kGuardTable,
-                               " {\n chain forward {\n  type filter hook forward priority -20; policy accept;\n"
-                               "  iifname { ", names, " } ct state new,invalid drop\n }\n}\n"));
+    for (const std::string& name : uplinks)
+        absl::StrAppend(&names, names.empty() ? "" : ", ", "\"", name, "\"");
+    return RunNft(absl::StrCat(
+        "table inet ", kGuardTable, "\ndelete table inet ", kGuardTable, "\ntable inet ", kGuardTable,
+        " {\n chain forward {\n  type filter hook forward priority -20; policy accept;\n"
+        "  iifname { ",
+        names, " } ct state new,invalid drop\n }\n}\n"));
 }
 
 }  // namespace
@@ -98,7 +100,8 @@ Status RunNft(const std::string& script) {
     }
     SK_RETURN_IF_ERROR(Annotate(written, "feed nft"));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("nft: ", said.ok() ? said->substr(0, said->find('\n')) : "failed"));
+    return absl::InternalError(
+        absl::StrCat("nft: ", said.ok() ? said->substr(0, said->find('\n')) : "failed"));
 }
 
 Status SetUpHostLink(const std::string& link) {
@@ -128,7 +131,8 @@ Status StartForwarding(const std::string& dir, const std::string& link) {
     std::set<std::string> ours;
     auto text = ReadFile(marker, 64u << 10);
     if (text.ok()) {
-        for (absl::string_view name : absl::StrSplit(*text, '\n', absl::SkipEmpty())) ours.insert(std::string(name));
+        for (absl::string_view name : absl::StrSplit(*text, '\n', absl::SkipEmpty()))
+            ours.insert(std::string(name));
     }
     const size_t before = ours.size();
     for (const std::string& uplink : Uplinks()) {
@@ -156,7 +160,8 @@ Status StopForwarding(const std::string& dir, int leaving) {
         // An uplink that has left the host has nothing to turn off.
         (void)Sysctl(absl::StrCat("ipv4/conf/", name, "/forwarding"), "0");
     }
-    SK_RETURN_IF_ERROR(RunNft(absl::StrCat("table inet ", kGuardTable, "\ndelete table inet ", kGuardTable, "\n")));
+    SK_RETURN_IF_ERROR(
+        RunNft(absl::StrCat("table inet ", kGuardTable, "\ndelete table inet ", kGuardTable, "\n")));
     if (unlink(marker.c_str()) != 0) return ErrnoStatus(errno, "remove the forwarding marker");
     return absl::OkStatus();
 }

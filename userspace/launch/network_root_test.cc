@@ -20,8 +20,9 @@ namespace {
 using testing::HasSubstr;
 
 bool CanMasquerade(std::string* why) {
-    Status status = RunNft("table inet stockade_probe {\n chain p {\n type nat hook postrouting priority srcnat;\n"
-                           "  ip saddr 10.88.255.254 masquerade\n }\n}\ndelete table inet stockade_probe\n");
+    Status status = RunNft(
+        "table inet stockade_probe {\n chain p {\n type nat hook postrouting priority srcnat;\n"
+        "  ip saddr 10.88.255.254 masquerade\n }\n}\ndelete table inet stockade_probe\n");
     *why = std::string(status.message());
     return status.ok();
 }
@@ -72,8 +73,8 @@ class Server {
 
 TEST(Network, HostPortIsServedAndOnlyThat) {
     Server asked("127.0.0.1"), other("127.0.0.1");
-    NativeSpec spec = MakeSpec({"probe", "connect", "127.0.0.1", std::to_string(asked.port()), "connect", "127.0.0.1",
-                                std::to_string(other.port())});
+    NativeSpec spec = MakeSpec({"probe", "connect", "127.0.0.1", std::to_string(asked.port()), "connect",
+                                "127.0.0.1", std::to_string(other.port())});
     spec.host_ports = {asked.port()};
     Ran ran = RunSandbox(std::move(spec));
     ASSERT_TRUE(ran.status.ok()) << ran.status;
@@ -138,8 +139,8 @@ TEST(Network, EgressReachesTheWorldAndNothingOfTheHost) {
     ASSERT_TRUE(world.status().ok()) << world.status();
     Server on_host(World::kHost);
     const std::string world_port = std::to_string(world.port()), host_port = std::to_string(on_host.port());
-    NativeSpec spec = MakeSpec({"probe", "connect", World::kOutside, world_port, "connect", World::kHost, host_port,
-                                "connect", "10.88.0.1", host_port});
+    NativeSpec spec = MakeSpec({"probe", "connect", World::kOutside, world_port, "connect", World::kHost,
+                                host_port, "connect", "10.88.0.1", host_port});
     spec.egress = Egress::kVeth;
     Ran ran = RunSandbox(std::move(spec));
     ASSERT_TRUE(ran.status.ok()) << ran.status;
@@ -159,7 +160,8 @@ TEST(Network, SlotsAreUniqueAndRemoved) {
     auto first = make(), second = make();
     ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
     EXPECT_NE((*first)->host_address(), (*second)->host_address());
-    const std::string link = "stk" + std::to_string((inet_network((*second)->host_address().c_str()) & 0xffff) / 4);
+    const std::string link =
+        "stk" + std::to_string((inet_network((*second)->host_address().c_str()) & 0xffff) / 4);
     EXPECT_NE(if_nametoindex(link.c_str()), 0u);
     ASSERT_TRUE((*second)->Destroy().ok());
     EXPECT_EQ(if_nametoindex(link.c_str()), 0u);

@@ -32,13 +32,15 @@ class OutCopier {
 
   private:
     void Entry(int source, int target, const std::string& name, const std::string& path, uint32_t depth);
-    void Below(const Fd& source, int target, const std::string& name, const std::string& path, uint32_t depth);
+    void Below(const Fd& source, int target, const std::string& name, const std::string& path,
+               uint32_t depth);
     void File(const Fd& source, int target, const std::string& name, const std::string& path);
     Status Bytes(const Fd& source, const Fd& target, uint64_t promised, uint64_t* copied);
     Fd MakeTemporary(int target, std::string* name);
     void Drop(const std::string& path, std::string reason) {
         ++report_.dropped_count;
-        if (report_.dropped.size() < limits_.max_reported) report_.dropped.push_back({path, std::move(reason)});
+        if (report_.dropped.size() < limits_.max_reported)
+            report_.dropped.push_back({path, std::move(reason)});
     }
     static std::string Refusal(const struct stat& st, bool* directory);
 
@@ -130,7 +132,8 @@ void OutCopier::Below(const Fd& source, int target, const std::string& name, con
         if (mkdirat(target, name.c_str(), 0755) != 0 && errno != EEXIST) {
             return Drop(path, absl::StrCat("target: ", strerrordesc_np(errno)));
         }
-        made = Fd(SysOpenat2(target, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, kBeneath));
+        made = Fd(
+            SysOpenat2(target, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, kBeneath));
     }
     if (!made.ok()) return Drop(path, absl::StrCat("target: ", strerrordesc_np(errno)));
     Directory(source.get(), made.get(), path, depth + 1);
@@ -168,7 +171,8 @@ void OutCopier::File(const Fd& source, int target, const std::string& name, cons
     if (!made.ok()) return Drop(path, absl::StrCat("target: ", strerrordesc_np(errno)));
     uint64_t copied = 0;
     Status status = Bytes(source, made, size, &copied);
-    if (status.ok() && (fchown(made.get(), uid_, gid_) != 0 || fchmod(made.get(), st.st_mode & kModeMask) != 0)) {
+    if (status.ok() &&
+        (fchown(made.get(), uid_, gid_) != 0 || fchmod(made.get(), st.st_mode & kModeMask) != 0)) {
         status = ErrnoStatus(errno, "own");
     }
     ScopedFsIds as_caller(uid_, gid_);

@@ -38,7 +38,8 @@ class OutCopy : public testing::Test {
         ASSERT_TRUE(WriteAll(file.get(), text).ok());
     }
     OutReport Copy(const OutLimits& limits = {}) {
-        Fd source(open(source_.c_str(), O_PATH | O_CLOEXEC)), target(open(target_.c_str(), O_RDONLY | O_CLOEXEC));
+        Fd source(open(source_.c_str(), O_PATH | O_CLOEXEC)),
+            target(open(target_.c_str(), O_RDONLY | O_CLOEXEC));
         auto report = CopyOut(source.get(), target.get(), kCaller, kCaller, limits);
         EXPECT_TRUE(report.ok()) << report.status();
         return report.ok() ? *report : OutReport();
@@ -170,8 +171,8 @@ TEST_F(OutCopy, SwapRace) {
 }
 
 TEST_F(OutCopy, FromALiveSandboxAfterItsEnd) {
-    NativeSpec spec = MakeSpec({"probe", "write", "/out/result", "symlink", "/etc/passwd", "/out/link", "mkfifo",
-                                "/out/fifo", "truncate", "/out/bomb", "107374182400"});
+    NativeSpec spec = MakeSpec({"probe", "write", "/out/result", "symlink", "/etc/passwd", "/out/link",
+                                "mkfifo", "/out/fifo", "truncate", "/out/bomb", "107374182400"});
     auto sandbox = NativeSandbox::Create(std::move(spec));
     ASSERT_TRUE(sandbox.ok()) << sandbox.status();
     ASSERT_TRUE((*sandbox)->Release().ok());

@@ -85,13 +85,13 @@ Status AddSystem(const NativeSpec& spec, const std::string& resolver, RootTree& 
 }
 
 Status AddScratch(const NativeSpec& spec, RootTree& tree) {
-    SK_ASSIGN_OR_RETURN(Fd tmp, NewTmpfs(spec.tmp_max_bytes, kScratchInodes, "1777", 0, 0,
-                                         kMountNosuid | kMountNodev));
+    SK_ASSIGN_OR_RETURN(
+        Fd tmp, NewTmpfs(spec.tmp_max_bytes, kScratchInodes, "1777", 0, 0, kMountNosuid | kMountNodev));
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "tmp"));
     tree.mounts.push_back({std::move(tmp), "tmp"});
     if (spec.out_max_bytes == 0) return absl::OkStatus();
-    SK_ASSIGN_OR_RETURN(Fd out, NewTmpfs(spec.out_max_bytes, kScratchInodes, "0700", spec.uid,
-                                         spec.gid, kMountNosuid | kMountNodev));
+    SK_ASSIGN_OR_RETURN(Fd out, NewTmpfs(spec.out_max_bytes, kScratchInodes, "0700", spec.uid, spec.gid,
+                                         kMountNosuid | kMountNodev));
     SK_ASSIGN_OR_RETURN(tree.out, Fd::Dup(out.get()));
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "out"));
     tree.mounts.push_back({std::move(out), "out"});
@@ -131,7 +131,8 @@ int MountPointBase(const RootTree& tree, std::string* rest) {
 Status CheckTarget(const std::string& target) {
     for (absl::string_view part : absl::StrSplit(target.substr(target.empty() ? 0 : 1), '/')) {
         if (part.empty() || part == "." || part == "..") {
-            return absl::InvalidArgumentError(absl::StrCat("bind target ", target, ": no plain absolute path"));
+            return absl::InvalidArgumentError(
+                absl::StrCat("bind target ", target, ": no plain absolute path"));
         }
     }
     for (const char* own : {"/proc", "/dev", "/in", "/out", "/sys"}) {
@@ -213,7 +214,8 @@ Status AddHostBind(RootTree& tree, const std::string& host_path, const std::stri
 
 StatusOr<RootTree> BuildRoot(const NativeSpec& spec, const std::string& resolver) {
     RootTree tree;
-    SK_ASSIGN_OR_RETURN(tree.root, NewTmpfs(kRootBytes, kRootInodes, "0755", 0, 0, kMountNosuid | kMountNodev));
+    SK_ASSIGN_OR_RETURN(tree.root,
+                        NewTmpfs(kRootBytes, kRootInodes, "0755", 0, 0, kMountNosuid | kMountNodev));
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "proc"));
     SK_RETURN_IF_ERROR(AddSystem(spec, resolver, tree));
     SK_RETURN_IF_ERROR(AddDev(spec, tree));

@@ -52,8 +52,7 @@ StatusOr<std::vector<sock_filter>> SeccompContext::Export() const {
     if (!memory.ok()) return ErrnoStatus(errno, "memfd for a filter");
     SK_RETURN_IF_ERROR(NegErrnoStatus(seccomp_export_bpf(get(), memory.get()), "seccomp: compile"));
     if (lseek(memory.get(), 0, SEEK_SET) != 0) return ErrnoStatus(errno, "rewind a filter");
-    SK_ASSIGN_OR_RETURN(std::string bytes,
-                        ReadAll(memory.get(), kMaxInstructions * sizeof(sock_filter)));
+    SK_ASSIGN_OR_RETURN(std::string bytes, ReadAll(memory.get(), kMaxInstructions * sizeof(sock_filter)));
     std::vector<sock_filter> filter(bytes.size() / sizeof(sock_filter));
     memcpy(filter.data(), bytes.data(), filter.size() * sizeof(sock_filter));
     return filter;

@@ -46,8 +46,8 @@ constexpr uint32_t kProtoMptcp = 262, kProtoSctp = 132;
 constexpr uint32_t kFamilyAlg = 38, kFamilyVsock = 40;
 constexpr uint32_t kTiocLinux = 0x541c;
 
-constexpr uint32_t kNsUsers = CLONE_NEWUSER | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID |
-                              CLONE_NEWNET | CLONE_NEWCGROUP | 0x80u /* CLONE_NEWTIME */;
+constexpr uint32_t kNsUsers = CLONE_NEWUSER | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET |
+                              CLONE_NEWCGROUP | 0x80u /* CLONE_NEWTIME */;
 constexpr uint32_t kNsMounts = CLONE_NEWNS;
 
 // Assembles one filter. Each block tests what is loaded and falls through when it does not apply.
@@ -59,9 +59,7 @@ class Floor {
 
   private:
     bool Granted(sk_grant grant) const { return (grants_ >> grant & 1) != 0; }
-    void Op(uint16_t code, uint32_t k, uint8_t jt = 0, uint8_t jf = 0) {
-        code_.push_back({code, jt, jf, k});
-    }
+    void Op(uint16_t code, uint32_t k, uint8_t jt = 0, uint8_t jf = 0) { code_.push_back({code, jt, jf, k}); }
     void LoadNumber() { Op(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)); }
     // The low half of an argument, which is all that the kernel reads of an int. Little-endian.
     void LoadArg(unsigned index) {
@@ -99,10 +97,10 @@ void Floor::Numbers() {
     RefuseCalls(Granted(SK_GRANT_MOUNT), EPERM,
                 {SYS_mount, SYS_umount2, SYS_pivot_root, SYS_open_tree, SYS_move_mount, SYS_fsopen,
                  SYS_fsconfig, SYS_fsmount, SYS_fspick, SYS_mount_setattr, kNrOpenTreeAttr});
-    RefuseCalls(false, EPERM, {kNrStatmount, kNrListmount, SYS_swapon, SYS_swapoff, SYS_reboot,
-                               SYS_acct, SYS_quotactl, SYS_settimeofday, SYS_clock_settime,
-                               SYS_clock_adjtime, SYS_vhangup, SYS_sethostname, SYS_setdomainname,
-                               SYS_syslog, SYS_lookup_dcookie, SYS_nfsservctl});
+    RefuseCalls(false, EPERM,
+                {kNrStatmount, kNrListmount, SYS_swapon, SYS_swapoff, SYS_reboot, SYS_acct, SYS_quotactl,
+                 SYS_settimeofday, SYS_clock_settime, SYS_clock_adjtime, SYS_vhangup, SYS_sethostname,
+                 SYS_setdomainname, SYS_syslog, SYS_lookup_dcookie, SYS_nfsservctl});
     RefuseCalls(Granted(SK_GRANT_CHROOT), EPERM, {SYS_chroot});
     RefuseCalls(Granted(SK_GRANT_PTRACE), EPERM,
                 {SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_process_madvise,

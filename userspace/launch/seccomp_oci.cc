@@ -60,8 +60,12 @@ StatusOr<scmp_compare> Compare(const std::string& name) {
     static constexpr struct {
         const char* name;
         scmp_compare op;
-    } kOps[] = {{"SCMP_CMP_NE", SCMP_CMP_NE}, {"SCMP_CMP_LT", SCMP_CMP_LT}, {"SCMP_CMP_LE", SCMP_CMP_LE},
-                {"SCMP_CMP_EQ", SCMP_CMP_EQ}, {"SCMP_CMP_GE", SCMP_CMP_GE}, {"SCMP_CMP_GT", SCMP_CMP_GT},
+    } kOps[] = {{"SCMP_CMP_NE", SCMP_CMP_NE},
+                {"SCMP_CMP_LT", SCMP_CMP_LT},
+                {"SCMP_CMP_LE", SCMP_CMP_LE},
+                {"SCMP_CMP_EQ", SCMP_CMP_EQ},
+                {"SCMP_CMP_GE", SCMP_CMP_GE},
+                {"SCMP_CMP_GT", SCMP_CMP_GT},
                 {"SCMP_CMP_MASKED_EQ", SCMP_CMP_MASKED_EQ}};
     for (const auto& row : kOps) {
         if (name == row.name) return row.op;
@@ -120,12 +124,12 @@ Status AddRule(const SeccompContext& context, const Struct& rule, uint32_t defau
         if (++*count > kMaxRules) return Bad("over 4,096 rules");
         int number = seccomp_syscall_resolve_name(name.string_value().c_str());
         if (number == __NR_SCMP_ERROR || number < 0) continue;  // of another kernel or architecture
-        int rc = seccomp_rule_add_array(context.get(), action, number,
-                                        static_cast<unsigned>(args.size()), args.data());
+        int rc = seccomp_rule_add_array(context.get(), action, number, static_cast<unsigned>(args.size()),
+                                        args.data());
         // libseccomp refuses the same rule twice; the first one stands.
         if (rc != 0 && rc != -EEXIST) {
-            return Bad(absl::StrCat("rule for ", name.string_value(), ": ",
-                                    NegErrnoStatus(rc, "add").message()));
+            return Bad(
+                absl::StrCat("rule for ", name.string_value(), ": ", NegErrnoStatus(rc, "add").message()));
         }
     }
     return absl::OkStatus();

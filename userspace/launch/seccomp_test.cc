@@ -34,17 +34,38 @@ uint32_t Evaluate(const std::vector<sock_filter>& code, long number, std::vector
     for (size_t pc = 0; pc < code.size(); ++pc) {
         const sock_filter& op = code[pc];
         switch (op.code) {
-            case BPF_LD | BPF_W | BPF_ABS: memcpy(&a, reinterpret_cast<char*>(&data) + op.k, 4); break;
-            case BPF_LD | BPF_MEM: a = scratch[op.k & 15]; break;
-            case BPF_ST: scratch[op.k & 15] = a; break;
-            case BPF_ALU | BPF_AND | BPF_K: a &= op.k; break;
-            case BPF_JMP | BPF_JA: pc += op.k; break;
-            case BPF_JMP | BPF_JEQ | BPF_K: pc += a == op.k ? op.jt : op.jf; break;
-            case BPF_JMP | BPF_JGT | BPF_K: pc += a > op.k ? op.jt : op.jf; break;
-            case BPF_JMP | BPF_JGE | BPF_K: pc += a >= op.k ? op.jt : op.jf; break;
-            case BPF_JMP | BPF_JSET | BPF_K: pc += (a & op.k) != 0 ? op.jt : op.jf; break;
-            case BPF_RET | BPF_K: return op.k;
-            default: ADD_FAILURE() << "instruction " << op.code; return 0;
+            case BPF_LD | BPF_W | BPF_ABS:
+                memcpy(&a, reinterpret_cast<char*>(&data) + op.k, 4);
+                break;
+            case BPF_LD | BPF_MEM:
+                a = scratch[op.k & 15];
+                break;
+            case BPF_ST:
+                scratch[op.k & 15] = a;
+                break;
+            case BPF_ALU | BPF_AND | BPF_K:
+                a &= op.k;
+                break;
+            case BPF_JMP | BPF_JA:
+                pc += op.k;
+                break;
+            case BPF_JMP | BPF_JEQ | BPF_K:
+                pc += a == op.k ? op.jt : op.jf;
+                break;
+            case BPF_JMP | BPF_JGT | BPF_K:
+                pc += a > op.k ? op.jt : op.jf;
+                break;
+            case BPF_JMP | BPF_JGE | BPF_K:
+                pc += a >= op.k ? op.jt : op.jf;
+                break;
+            case BPF_JMP | BPF_JSET | BPF_K:
+                pc += (a & op.k) != 0 ? op.jt : op.jf;
+                break;
+            case BPF_RET | BPF_K:
+                return op.k;
+            default:
+                ADD_FAILURE() << "instruction " << op.code;
+                return 0;
         }
     }
     ADD_FAILURE() << "ran past the end";
@@ -59,11 +80,17 @@ TEST(SeccompFloor, EveryGrantLiftsItsOwnCallsAndNoOther) {
         sk_grant grant;
         long call;
     };
-    const Row rows[] = {{SK_GRANT_IO_URING, SYS_io_uring_setup}, {SK_GRANT_BPF, SYS_bpf},
-                        {SK_GRANT_PERF_EVENT, SYS_perf_event_open}, {SK_GRANT_PTRACE, SYS_ptrace},
-                        {SK_GRANT_MOUNT, SYS_mount}, {SK_GRANT_CHROOT, SYS_chroot}, {SK_GRANT_SETNS, SYS_setns},
-                        {SK_GRANT_USERFAULTFD, SYS_userfaultfd}, {SK_GRANT_KEYCTL, SYS_keyctl},
-                        {SK_GRANT_MODULE, SYS_finit_module}, {SK_GRANT_KEXEC, SYS_kexec_load},
+    const Row rows[] = {{SK_GRANT_IO_URING, SYS_io_uring_setup},
+                        {SK_GRANT_BPF, SYS_bpf},
+                        {SK_GRANT_PERF_EVENT, SYS_perf_event_open},
+                        {SK_GRANT_PTRACE, SYS_ptrace},
+                        {SK_GRANT_MOUNT, SYS_mount},
+                        {SK_GRANT_CHROOT, SYS_chroot},
+                        {SK_GRANT_SETNS, SYS_setns},
+                        {SK_GRANT_USERFAULTFD, SYS_userfaultfd},
+                        {SK_GRANT_KEYCTL, SYS_keyctl},
+                        {SK_GRANT_MODULE, SYS_finit_module},
+                        {SK_GRANT_KEXEC, SYS_kexec_load},
                         {SK_GRANT_OPEN_BY_HANDLE, SYS_open_by_handle_at}};
     for (const Row& granted : rows) {
         auto code = SeccompFloor(1ull << granted.grant);
@@ -85,7 +112,8 @@ TEST(SeccompFloor, SocketGrants) {
                         {SK_GRANT_SCTP, 10, 5, 132},      {SK_GRANT_OTHER_SOCKET, 43, 1, 0}};
     const auto closed = SeccompFloor(0);
     for (const Row& row : rows) {
-        EXPECT_EQ(Evaluate(closed, SYS_socket, {row.family, row.type, row.protocol}), Errno(EPERM)) << row.grant;
+        EXPECT_EQ(Evaluate(closed, SYS_socket, {row.family, row.type, row.protocol}), Errno(EPERM))
+            << row.grant;
         auto code = SeccompFloor(1ull << row.grant);
         EXPECT_EQ(Evaluate(code, SYS_socket, {row.family, row.type, row.protocol}), kAllow) << row.grant;
         EXPECT_EQ(Evaluate(code, SYS_socket, {2, 1, 0}), kAllow);
@@ -100,7 +128,8 @@ TEST(SeccompFloor, NamespacesByFlag) {
     const uint64_t thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS;
     EXPECT_EQ(Evaluate(closed, SYS_clone, {thread}), kAllow);
     EXPECT_EQ(Evaluate(closed, SYS_clone, {CLONE_VM | CLONE_VFORK | 17}), kAllow);
-    for (uint64_t flag : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP}) {
+    for (uint64_t flag : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS,
+                          CLONE_NEWCGROUP}) {
         EXPECT_EQ(Evaluate(closed, SYS_clone, {flag | 17}), Errno(EPERM));
         EXPECT_EQ(Evaluate(closed, SYS_unshare, {flag}), Errno(EPERM));
     }
@@ -128,10 +157,12 @@ TEST(SeccompFloor, ForeignAbisAndQueries) {
 TEST(SeccompDefault, AllowsWhatProgramsNeedAndNothingElse) {
     auto profile = DefaultProfile();
     ASSERT_TRUE(profile.ok()) << profile.status();
-    for (long call : std::initializer_list<long>{SYS_read, SYS_execve, SYS_mmap, SYS_futex, SYS_clone, SYS_seccomp, SYS_exit_group, 452l}) {
+    for (long call : std::initializer_list<long>{SYS_read, SYS_execve, SYS_mmap, SYS_futex, SYS_clone,
+                                                 SYS_seccomp, SYS_exit_group, 452l}) {
         EXPECT_EQ(Evaluate(*profile, call, {}), kAllow) << call;
     }
-    for (long call : std::initializer_list<long>{SYS_vmsplice, SYS_migrate_pages, SYS_mbind, SYS_move_pages, SYS_fanotify_init, SYS_adjtimex, 999l}) {
+    for (long call : std::initializer_list<long>{SYS_vmsplice, SYS_migrate_pages, SYS_mbind, SYS_move_pages,
+                                                 SYS_fanotify_init, SYS_adjtimex, 999l}) {
         EXPECT_EQ(Evaluate(*profile, call, {}), Errno(ENOSYS)) << call;
     }
     EXPECT_EQ(Evaluate(*profile, SYS_personality, {0xffffffff}), kAllow);
@@ -163,9 +194,11 @@ TEST(SeccompOci, BadInputIsAnErrorWithItsReason) {
         {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [1]})", "no object"},
         {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"action": "SCMP_ACT_ERRNO"}]})", "no names"},
         {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ERRNO",
-             "args": [{"index": 9, "op": "SCMP_CMP_EQ"}]}]})", "index 0 to 5"},
+             "args": [{"index": 9, "op": "SCMP_CMP_EQ"}]}]})",
+         "index 0 to 5"},
         {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ERRNO",
-             "errnoRet": 70000}]})", "no errno"},
+             "errnoRet": 70000}]})",
+         "no errno"},
     };
     for (const auto& [text, words] : cases) {
         auto profile = OciProfile(text);
