@@ -49,6 +49,8 @@ ip netns add "$netns"
 ip link add skdemo0 type veth peer name skdemo1 netns "$netns"
 ip addr add 198.51.100.1/30 dev skdemo0
 ip link set skdemo0 up
+# What comes back from the listener is forwarded to the sandbox, on this link of ours alone.
+echo 1 >/proc/sys/net/ipv4/conf/skdemo0/forwarding
 ip -n "$netns" addr add $address/30 dev skdemo1
 ip -n "$netns" link set skdemo1 up
 ip -n "$netns" link set lo up

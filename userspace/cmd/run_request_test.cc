@@ -83,7 +83,7 @@ TEST(RunRequest, DurationsAndSizes) {
 
 TEST(Json, EscapesWhateverBytesSay) {
     EXPECT_EQ(JsonString("a\"b"), "\"a\\\"b\"");
-    EXPECT_EQ(JsonString(std::string("x\x1b[31m")), "\"x\\\\x1B[31m\"");
+    EXPECT_EQ(JsonString(std::string("x\x1b[31m")), "\"x\\\\x1b[31m\"");
     JsonObject object;
     object.Add("k", "v").Add("n", 3).Add("t", true).AddRaw("l", JsonArray({"1", "2"}));
     EXPECT_EQ(object.Done(), "{\"k\":\"v\",\"n\":3,\"t\":true,\"l\":[1,2]}");
