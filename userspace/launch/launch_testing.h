@@ -23,15 +23,17 @@ namespace stockade::launch {
 
 // A parent cgroup of the test's own: nothing of another test or of a running agent is touched.
 inline CgroupHome& TestHome() {
-    static CgroupHome home = [] {
+    // Never destroyed: the handler below needs its path after all other statics are gone.
+    static CgroupHome& home = *[] {
         auto made = FindCgroupHome(absl::StrCat("stockade_launch_test_", getpid()));
         if (!made.ok()) {
             fprintf(stderr, "%s\n", made.status().ToString().c_str());
             abort();
         }
-        atexit([] { (void)rmdir(home.path.c_str()); });
-        return *std::move(made);
+        return new CgroupHome(*std::move(made));
     }();
+    static const int registered = atexit([] { (void)rmdir(TestHome().path.c_str()); });
+    (void)registered;
     return home;
 }
 
