@@ -251,8 +251,7 @@ StatusOr<Fd> Listen(const std::string& path) {
     // A socket file that nobody answers at was left by an agent that died.
     const StatusOr<Channel> probe = Channel::Connect(path);
     if (probe.ok()) {
-        return absl::AlreadyExistsError(
-            absl::StrCat("another agent listens at ", path, ": stop it first"));
+        return absl::AlreadyExistsError(absl::StrCat("another agent listens at ", path, ": stop it first"));
     }
     if (unlink(path.c_str()) != 0 && errno != ENOENT) {
         return ErrnoStatus(errno, absl::StrCat("remove the dead socket ", path));

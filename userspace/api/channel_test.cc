@@ -103,9 +103,9 @@ TEST(Channel, AReaderThatDoesNotReadCostsABoundedQueue) {
 }
 
 TEST(Channel, RefusesBytesOfAnotherProtocolAndVersion) {
-    for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"),
-                                     std::string("SKAP\x63\0\0\0\0\0\0\0", 12),
-                                     std::string("SKAP\x01\0\0\0\xff\xff\xff\xff", 12)}) {
+    for (const std::string& bytes :
+         {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("SKAP\x63\0\0\0\0\0\0\0", 12),
+          std::string("SKAP\x01\0\0\0\xff\xff\xff\xff", 12)}) {
         auto [a, b] = MakePair();
         ASSERT_TRUE(WriteAll(a.fd(), bytes).ok());
         EXPECT_FALSE(b.Receive(1000).ok());

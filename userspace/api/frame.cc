@@ -45,15 +45,14 @@ StatusOr<Header> ParseHeader(absl::string_view bytes) {
     }
     const uint32_t version = Load(bytes, 4, 2);
     if (version != kProtocolVersion) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("the other side speaks protocol ", version, ", this one ",
-                         kProtocolVersion, ": use stockade and stockaded of one release"));
+        return absl::FailedPreconditionError(absl::StrCat("the other side speaks protocol ", version,
+                                                          ", this one ", kProtocolVersion,
+                                                          ": use stockade and stockaded of one release"));
     }
     Header header{.body_bytes = Load(bytes, 8, 4)};
     if (header.body_bytes > kMaxFrameBytes) {
         return absl::ResourceExhaustedError(
-            absl::StrCat("a frame of ", header.body_bytes, " bytes is larger than ",
-                         kMaxFrameBytes));
+            absl::StrCat("a frame of ", header.body_bytes, " bytes is larger than ", kMaxFrameBytes));
     }
     return header;
 }

@@ -20,7 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             auto again = stockade::api::EncodeFrame(**message);
             if (!again.ok()) abort();
         }
-        if (parser.buffered_bytes() > stockade::api::kHeaderBytes + stockade::api::kMaxFrameBytes + chunk) abort();
+        if (parser.buffered_bytes() > stockade::api::kHeaderBytes + stockade::api::kMaxFrameBytes + chunk)
+            abort();
     }
     return 0;
 }

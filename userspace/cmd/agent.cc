@@ -131,12 +131,24 @@ void Agent::OnConnection(int fd, uint32_t events) {
 bool Agent::Handle(int fd, api::Packet packet) {
     const api::Message& message = packet.message;
     switch (message.body_case()) {
-        case api::Message::kRun: StartRun(fd, std::move(packet)); return true;
-        case api::Message::kAttach: AttachClient(fd, message.attach()); return true;
-        case api::Message::kPs: AnswerPs(fd); return true;
-        case api::Message::kInspect: AnswerInspect(fd, message.inspect().id()); return true;
-        case api::Message::kKill: KillOnRequest(fd, message.kill()); return true;
-        case api::Message::kPing: AnswerVersion(fd); return true;
+        case api::Message::kRun:
+            StartRun(fd, std::move(packet));
+            return true;
+        case api::Message::kAttach:
+            AttachClient(fd, message.attach());
+            return true;
+        case api::Message::kPs:
+            AnswerPs(fd);
+            return true;
+        case api::Message::kInspect:
+            AnswerInspect(fd, message.inspect().id());
+            return true;
+        case api::Message::kKill:
+            KillOnRequest(fd, message.kill());
+            return true;
+        case api::Message::kPing:
+            AnswerVersion(fd);
+            return true;
         case api::Message::kEvents:
             connections_[fd]->follow = true;
             connections_[fd]->filter = message.events();
@@ -155,7 +167,9 @@ bool Agent::Handle(int fd, api::Packet packet) {
             }
             loop_->Stop();
             return true;
-        case api::Message::kShimHello: AdoptHello(fd, std::move(packet)); return false;
+        case api::Message::kShimHello:
+            AdoptHello(fd, std::move(packet));
+            return false;
         default:
             SendError(fd, absl::InvalidArgumentError("the agent does not take this message"));
             Close(fd);

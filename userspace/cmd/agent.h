@@ -37,8 +37,8 @@ class Agent {
   public:
     struct Options {
         Config config;
-        uint64_t idle_exit_ns = 0;  // 0 = stays; else leaves when so long without a sandbox
-        Helper* helper = nullptr;   // not owned
+        uint64_t idle_exit_ns = 0;         // 0 = stays; else leaves when so long without a sandbox
+        Helper* helper = nullptr;          // not owned
         kernel::Sensor* sensor = nullptr;  // not owned
         Fd listen;
         launch::CgroupHome home;
@@ -51,19 +51,19 @@ class Agent {
     // A client, or a shim that has just connected.
     struct Connection {
         api::Channel channel;
-        bool follow = false;       // asked for events
+        bool follow = false;  // asked for events
         api::Events filter;
-        std::string run_id;        // the run whose client it is
+        std::string run_id;  // the run whose client it is
         bool run_events = false;
-        uint64_t lost = 0;         // events that it was too slow for
+        uint64_t lost = 0;  // events that it was too slow for
     };
     // What the agent keeps of a sandbox beside the registry.
     struct Run {
         std::string id;
-        api::Channel control;      // the shim; not ok() while an adopted one is waited for
-        int client_fd = -1;        // key in connections_; -1 = none
+        api::Channel control;  // the shim; not ok() while an adopted one is waited for
+        int client_fd = -1;    // key in connections_; -1 = none
         bool client_events = false;
-        Fd cgroup;                 // an open file of its own: the shim's one holds the lock
+        Fd cgroup;  // an open file of its own: the shim's one holds the lock
         policy::ResolvedPolicy policy;
         api::Attestation attestation;
         api::Labels labels;
@@ -71,7 +71,7 @@ class Agent {
         bool released = false;
         bool ended = false;
         api::ShimEnded end;
-        bool killing = false;      // the killer is at it
+        bool killing = false;  // the killer is at it
         bool drain_asked = false;
         uint64_t drain_target = 0;
         bool collected = false;
@@ -79,7 +79,7 @@ class Agent {
         std::string refusal_code;
         respond::KillTimes kill;
         std::shared_ptr<sandbox::Evidence> evidence;
-        int kill_client_fd = -1;   // waits for a KillReply
+        int kill_client_fd = -1;  // waits for a KillReply
         uint64_t adopt_deadline_ns = 0;
         api::RunResult result;
     };
@@ -129,6 +129,8 @@ class Agent {
 
     // agent_adopt.cc
     Status AdoptAll();
+    Status AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::StoredSandbox& stored);
+    void AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandbox& stored);
     void AdoptHello(int fd, api::Packet packet);
     void EndOrphans();
 
@@ -169,6 +171,5 @@ class Agent {
     uint64_t idle_since_ns_ = 0;
     Fd signals_;
 };
-
 
 }  // namespace stockade::cmd

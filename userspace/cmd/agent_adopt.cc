@@ -18,7 +18,8 @@ Status Agent::AdoptAll() {
         UsePolicy(live.slot.policy_index);
         const sandbox::StoredSandbox* stored = nullptr;
         for (const sandbox::StoredSandbox& candidate : loaded.sandboxes) {
-            if (candidate.slot() == live.ref.slot && candidate.generation() == live.ref.generation) stored = &candidate;
+            if (candidate.slot() == live.ref.slot && candidate.generation() == live.ref.generation)
+                stored = &candidate;
         }
         if (stored == nullptr) {
             // Its start had not come to an end, so nothing of it runs but its shim's own code.
@@ -29,47 +30,9 @@ Status Agent::AdoptAll() {
             DropPolicy(live.slot.policy_index);
             continue;
         }
-        auto info = std::make_shared<model::SandboxInfo>();
-        SK_ASSIGN_OR_RETURN(info->id, model::SandboxId::Parse(stored->id()));
-        info->labels = {.session = stored->session(), .tool = stored->tool(), .trace = stored->trace(), .free = {}};
-        info->labels.free.insert(stored->labels().begin(), stored->labels().end());
-        info->runtime = stored->runtime();
-        info->policies = {{.id = stored->policy_id(), .name = stored->policy_name(), .hash = stored->policy_hash()}};
-        SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Adopt(info, stored->uid()));
-        sandbox->argv.assign(stored->argv().begin(), stored->argv().end());
-        sandbox->mode = stored->mode();
-        sandbox->policy_index = live.slot.policy_index;
-        sandbox->cgroup = stored->cgroup();
-        sandbox->times.created_ns = stored->created_boot_ns();
-        sandbox->times.attested_ns = stored->attested_boot_ns();
-        sandbox->conditions.push_back("Adopted");
-        registry_.Bind(*sandbox, live.ref.slot, live.ref.generation);
-        hub_->path().Track(live.ref.slot, live.ref.generation, 0);
-        (void)registry_.Move(*sandbox, model::SandboxState::kStarting);
-        (void)registry_.Move(*sandbox, model::SandboxState::kRunning);
-
-        auto run = std::make_unique<Run>();
-        run->id = stored->id();
-        run->released = true;
-        run->labels.set_session(stored->session());
-        run->labels.set_tool(stored->tool());
-        run->labels.set_trace(stored->trace());
-        *run->labels.mutable_free() = stored->labels();
-        run->attestation.set_policy(stored->policy_name());
-        run->attestation.set_policy_hash(stored->policy_hash());
-        run->attestation.set_mode(stored->mode());
-        run->attestation.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
-        run->attestation.set_attested_boot_ns(stored->attested_boot_ns());
-        StatusOr<Fd> cgroup = Fd::OpenAt(options_.home.dir, run->id, O_RDONLY | O_DIRECTORY);
-        if (cgroup.ok()) run->cgroup = *std::move(cgroup);
-        run->adopt_deadline_ns = BootNow() + uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000;
-        runs_[run->id] = std::move(run);
-        PublishStep(*sandbox, model::LIFECYCLE_ADOPTED);
-        if (live.state.condemned_ns != 0) {
-            sandbox->times.condemned_ns = live.state.condemned_ns;
-            (void)registry_.Move(*sandbox, model::SandboxState::kCondemned);
-            StartKill(*runs_[stored->id()], true);
-        }
+        // One that cannot be taken over must not keep the agent from the others; its verdicts stand.
+        const Status adopted = AdoptOne(live, *stored);
+        if (!adopted.ok()) LogError(stored->id(), ": cannot be taken over: ", adopted.message());
     }
     for (const sandbox::StoredSandbox& stored : loaded.sandboxes) {
         if (FindRun(stored.id()) == nullptr) (void)files_->Remove(stored.id());
@@ -78,6 +41,55 @@ Status Agent::AdoptAll() {
     for (const std::string& failed : left.failed) LogWarning("clean up: ", failed);
     UpdateBusy();
     return absl::OkStatus();
+}
+
+// Registers it as running; its shim is waited for until EndOrphans.
+Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::StoredSandbox& stored) {
+    auto info = std::make_shared<model::SandboxInfo>();
+    SK_ASSIGN_OR_RETURN(info->id, model::SandboxId::Parse(stored.id()));
+    info->labels = {.session = stored.session(), .tool = stored.tool(), .trace = stored.trace(), .free = {}};
+    info->labels.free.insert(stored.labels().begin(), stored.labels().end());
+    info->runtime = stored.runtime();
+    info->policies = {{.id = stored.policy_id(), .name = stored.policy_name(), .hash = stored.policy_hash()}};
+    SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Adopt(info, stored.uid()));
+    sandbox->argv.assign(stored.argv().begin(), stored.argv().end());
+    sandbox->mode = stored.mode();
+    sandbox->policy_index = live.slot.policy_index;
+    sandbox->cgroup = stored.cgroup();
+    sandbox->times.created_ns = stored.created_boot_ns();
+    sandbox->times.attested_ns = stored.attested_boot_ns();
+    sandbox->conditions.push_back("Adopted");
+    registry_.Bind(*sandbox, live.ref.slot, live.ref.generation);
+    hub_->path().Track(live.ref.slot, live.ref.generation, 0);
+    (void)registry_.Move(*sandbox, model::SandboxState::kStarting);
+    (void)registry_.Move(*sandbox, model::SandboxState::kRunning);
+    AdoptRun(*sandbox, stored);
+    if (live.state.condemned_ns != 0) {
+        sandbox->times.condemned_ns = live.state.condemned_ns;
+        (void)registry_.Move(*sandbox, model::SandboxState::kCondemned);
+        StartKill(*runs_[stored.id()], true);
+    }
+    return absl::OkStatus();
+}
+
+void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandbox& stored) {
+    auto run = std::make_unique<Run>();
+    run->id = stored.id();
+    run->released = true;
+    run->labels.set_session(stored.session());
+    run->labels.set_tool(stored.tool());
+    run->labels.set_trace(stored.trace());
+    *run->labels.mutable_free() = stored.labels();
+    run->attestation.set_policy(stored.policy_name());
+    run->attestation.set_policy_hash(stored.policy_hash());
+    run->attestation.set_mode(stored.mode());
+    run->attestation.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+    run->attestation.set_attested_boot_ns(stored.attested_boot_ns());
+    StatusOr<Fd> cgroup = Fd::OpenAt(options_.home.dir, run->id, O_RDONLY | O_DIRECTORY);
+    if (cgroup.ok()) run->cgroup = *std::move(cgroup);
+    run->adopt_deadline_ns = BootNow() + uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000;
+    runs_[run->id] = std::move(run);
+    PublishStep(sandbox, model::LIFECYCLE_ADOPTED);
 }
 
 // The connection of a shim that had lost its agent becomes the control channel of its run.

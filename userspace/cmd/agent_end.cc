@@ -44,7 +44,8 @@ void Agent::OnUrgent(const v1::Event& event) {
     sandbox->times.condemned_ns = event.boot_ns() != 0 ? event.boot_ns() : BootNow();
     // kFailedPrecondition when it has ended meanwhile: then there is nothing left to kill.
     if (!registry_.Move(*sandbox, model::SandboxState::kCondemned).ok()) return;
-    if (!breaker_.Allow(sandbox->info->policies.empty() ? "" : sandbox->info->policies.front().name, BootNow())) {
+    if (!breaker_.Allow(sandbox->info->policies.empty() ? "" : sandbox->info->policies.front().name,
+                        BootNow())) {
         sandbox->conditions.push_back("Degraded/BreakerOpen");
         PublishStep(*sandbox, model::LIFECYCLE_DEGRADED,
                     absl::StrCat("breaker: more than ", options_.config.kills_per_minute,
@@ -139,8 +140,17 @@ void Agent::Collect(Run& run) {
     result.set_end(run.end.end());
     result.set_reason(run.end.reason());
     // SK_CODE_CONDEMNED is the agent's own hand: `stockade kill`, a shim that was killed.
-    const bool condemned = state.ok() && state->condemned_ns != 0 && state->condemned_code != SK_CODE_CONDEMNED;
-    const bool killed_process = run.end.exit_code() == 137 && run.end.end() == "signalled" && !run.refusal_reason.empty();
+    const bool condemned =
+        state.ok() && state->condemned_ns != 0 && state->condemned_code != SK_CODE_CONDEMNED;
+    // The command itself was killed for what it did: by kill-process, or because only a kill can deny here.
+    const bool signalled = run.end.exit_code() == 137 && run.end.end() == "signalled";
+    for (const v1::Refusal& refusal : summary.refusals()) {
+        const bool kills = Kills(refusal.verdict()) || refusal.outcome() == "killed after effect";
+        if (!signalled || !kills || refusal.dry_run() || !run.refusal_reason.empty()) continue;
+        run.refusal_reason = refusal.reason();
+        run.refusal_code = refusal.code();
+    }
+    const bool killed_process = signalled && !run.refusal_reason.empty();
     const bool policy = condemned || killed_process;
     if (policy) {
         result.set_exit_code(137);
@@ -148,8 +158,9 @@ void Agent::Collect(Run& run) {
         result.set_reason(!run.refusal_reason.empty()
                               ? run.refusal_reason
                               : model::ReasonSentence(state.ok() ? state->condemned_code : 0, "a violation"));
-        result.set_code(!run.refusal_code.empty() ? run.refusal_code
-                                                  : std::string(model::CodeName(state.ok() ? state->condemned_code : 0)));
+        result.set_code(!run.refusal_code.empty()
+                            ? run.refusal_code
+                            : std::string(model::CodeName(state.ok() ? state->condemned_code : 0)));
         if (condemned) sandbox->times.condemned_ns = state->condemned_ns;
     }
     v1::Event event = Envelope(*sandbox);
@@ -201,7 +212,8 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
             row.set_start_boot_ns(process.start_boot_ns);
         }
     }
-    PublishStep(*sandbox, model::LIFECYCLE_DESTROYED, removal.left_over().empty() ? "" : removal.left_over(0));
+    PublishStep(*sandbox, model::LIFECYCLE_DESTROYED,
+                removal.left_over().empty() ? "" : removal.left_over(0));
     Distribute(hub_->TakeEvents());  // the client's last event comes before its result
     api::Message message;
     *message.mutable_run_result() = result;

@@ -46,10 +46,12 @@ void Agent::PublishKilled(const Run& run, const sandbox::Sandbox& sandbox, bool 
     v1::Lifecycle& lifecycle = *event.mutable_lifecycle();
     const int step = pending ? model::LIFECYCLE_KILL_PENDING : model::LIFECYCLE_KILLED;
     lifecycle.set_op(std::string(model::NameOf(model::LifecycleOps(), static_cast<uint32_t>(step))));
-    const std::pair<const char*, uint64_t> steps[] = {
-        {"condemned", sandbox.times.condemned_ns}, {"freeze_asked", run.kill.freeze_asked_ns},
-        {"frozen", run.kill.frozen_ns},            {"evidence", run.kill.evidence_ns},
-        {"kill_asked", run.kill.kill_asked_ns},    {"empty", run.kill.empty_ns}};
+    const std::pair<const char*, uint64_t> steps[] = {{"condemned", sandbox.times.condemned_ns},
+                                                      {"freeze_asked", run.kill.freeze_asked_ns},
+                                                      {"frozen", run.kill.frozen_ns},
+                                                      {"evidence", run.kill.evidence_ns},
+                                                      {"kill_asked", run.kill.kill_asked_ns},
+                                                      {"empty", run.kill.empty_ns}};
     for (const auto& [name, boot_ns] : steps) {
         if (boot_ns == 0) continue;
         v1::Step& row = *lifecycle.add_steps();

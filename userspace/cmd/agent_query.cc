@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bpf/wire/record.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
-#include "bpf/wire/record.h"
 #include "userspace/cmd/agent.h"
 #include "userspace/model/lifecycle.h"
 
@@ -83,7 +83,8 @@ void Agent::AnswerInspect(int fd, const std::string& id) {
         *reply.mutable_attestation() = run->attestation;
         if (run->cgroup.ok()) {
             // As bounded as evidence of a kill: nobody waits longer for a list of processes.
-            const sandbox::Evidence evidence = sandbox::TakeEvidence(run->cgroup.get(), BootNow() + 20'000'000);
+            const sandbox::Evidence evidence =
+                sandbox::TakeEvidence(run->cgroup.get(), BootNow() + 20'000'000);
             for (const sandbox::ProcessEvidence& process : evidence.processes) {
                 api::ProcessRow& row = *reply.add_processes();
                 row.set_pid(process.pid);

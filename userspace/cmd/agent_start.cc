@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kMaxSeccomp = 64;
 
 model::Labels FromApi(const api::Labels& labels) {
-    model::Labels out{.session = labels.session(), .tool = labels.tool(), .trace = labels.trace(), .free = {}};
+    model::Labels out{
+        .session = labels.session(), .tool = labels.tool(), .trace = labels.trace(), .free = {}};
     for (const auto& [key, value] : labels.free()) out.free[key] = value;
     return out;
 }
@@ -106,7 +107,8 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     SK_ASSIGN_OR_RETURN(const api::StartShim order, MakeOrder(run, *sandbox, draft, request));
     SK_ASSIGN_OR_RETURN(auto pair, api::Channel::Pair());
     std::vector<api::FdArg> fds = {{api::FD_CONTROL, pair.second.fd()}};
-    for (int i = 0; i < packet.message.fds_size(); ++i) fds.emplace_back(packet.message.fds(i), packet.fds[i].get());
+    for (int i = 0; i < packet.message.fds_size(); ++i)
+        fds.emplace_back(packet.message.fds(i), packet.fds[i].get());
     SK_RETURN_IF_ERROR(options_.helper->Start(order, fds));
     run.control = std::move(pair.first);
     WatchControl(run);
@@ -173,7 +175,8 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, const sandbox::Sandbox& sand
 }
 
 void Agent::WatchControl(Run& run) {
-    const Status status = loop_->Watch(run.control.fd(), EPOLLIN, [this, id = run.id](uint32_t) { OnControl(id); });
+    const Status status =
+        loop_->Watch(run.control.fd(), EPOLLIN, [this, id = run.id](uint32_t) { OnControl(id); });
     if (!status.ok()) LogError(run.id, ": ", status.message());
 }
 
@@ -190,14 +193,20 @@ void Agent::OnControl(const std::string& id) {
 void Agent::HandleShim(Run& run, api::Packet packet) {
     const api::Message& message = packet.message;
     switch (message.body_case()) {
-        case api::Message::kShimCreated: return OnCreated(run, std::move(packet));
-        case api::Message::kShimReleased: return OnReleased(run, message.shim_released());
-        case api::Message::kShimEnded: return OnEnded(run, message.shim_ended());
-        case api::Message::kShimFailed: return FailRun(run, message.shim_failed().error());
+        case api::Message::kShimCreated:
+            return OnCreated(run, std::move(packet));
+        case api::Message::kShimReleased:
+            return OnReleased(run, message.shim_released());
+        case api::Message::kShimEnded:
+            return OnEnded(run, message.shim_ended());
+        case api::Message::kShimFailed:
+            return FailRun(run, message.shim_failed().error());
         case api::Message::kShimDestroyed:
-            return OnDestroyed(run, message.shim_destroyed().removal(),
-                               {message.shim_destroyed().notes().begin(), message.shim_destroyed().notes().end()});
-        default: return;
+            return OnDestroyed(
+                run, message.shim_destroyed().removal(),
+                {message.shim_destroyed().notes().begin(), message.shim_destroyed().notes().end()});
+        default:
+            return;
     }
 }
 

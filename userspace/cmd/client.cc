@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -61,7 +61,8 @@ std::string AgentBinary() {
     (void)dup2(ready_fd, 3);
     (void)close_range(4, ~0u, 0);
     const std::string binary = AgentBinary();
-    std::vector<std::string> args = {binary, "--idle-exit", "60s", "--ready-fd", "3", "--runtime-dir", runtime_dir};
+    std::vector<std::string> args = {binary, "--idle-exit",   "60s",      "--ready-fd",
+                                     "3",    "--runtime-dir", runtime_dir};
     if (options.config_path != kDefaultConfigPath) {
         args.push_back("--config");
         args.push_back(options.config_path);
@@ -111,7 +112,8 @@ Status StartAgent(const ClientOptions& options, const std::string& socket) {
     if (line == "ready") return absl::OkStatus();
     const std::string runtime_dir = socket.substr(0, socket.rfind('/'));
     if (line.empty()) {
-        return absl::UnavailableError(absl::StrCat("the agent died at its start: see ", runtime_dir, "/agent.log"));
+        return absl::UnavailableError(
+            absl::StrCat("the agent died at its start: see ", runtime_dir, "/agent.log"));
     }
     return absl::FailedPreconditionError(absl::StripPrefix(line, "error: "));
 }
@@ -125,8 +127,8 @@ StatusOr<api::Channel> ConnectAgent(const ClientOptions& options) {
         return absl::PermissionDeniedError("only root may talk to the agent for now: use sudo");
     }
     if (absl::IsUnavailable(channel.status())) {
-        return absl::UnavailableError(
-            absl::StrCat("no agent runs (", socket, "): stockade run starts one, or systemctl start stockaded"));
+        return absl::UnavailableError(absl::StrCat(
+            "no agent runs (", socket, "): stockade run starts one, or systemctl start stockaded"));
     }
     return channel;
 }

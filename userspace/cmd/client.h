@@ -12,7 +12,7 @@ namespace stockade::cmd {
 
 struct ClientOptions {
     std::string config_path = kDefaultConfigPath;
-    std::string socket;   // empty = of the configuration
+    std::string socket;  // empty = of the configuration
     bool quiet = false;
     bool json = false;
     bool separated = false;            // of run: there was a "--", and

@@ -54,13 +54,15 @@ void AddManSection(const CLI::App& app, const std::string& path, std::string* ou
         absl::StrAppend(out, ".TP\n.B ", Roff(option->get_name(false, true)), "\n",
                         Roff(option->get_description()), "\n");
     }
-    for (const CLI::App* sub : Subcommands(app)) AddManSection(*sub, absl::StrCat(path, " ", sub->get_name()), out);
+    for (const CLI::App* sub : Subcommands(app))
+        AddManSection(*sub, absl::StrCat(path, " ", sub->get_name()), out);
 }
 
 void AddCases(const CLI::App& app, const std::string& path, std::string* out) {
-    absl::StrAppend(out, "        ", ShellQuoted(path), ") words=", ShellQuoted(absl::StrJoin(WordsAfter(app), " ")),
-                    " ;;\n");
-    for (const CLI::App* sub : Subcommands(app)) AddCases(*sub, absl::StrCat(path, " ", sub->get_name()), out);
+    absl::StrAppend(out, "        ", ShellQuoted(path),
+                    ") words=", ShellQuoted(absl::StrJoin(WordsAfter(app), " ")), " ;;\n");
+    for (const CLI::App* sub : Subcommands(app))
+        AddCases(*sub, absl::StrCat(path, " ", sub->get_name()), out);
 }
 
 }  // namespace
@@ -97,12 +99,15 @@ std::string ZshCompletion(const CLI::App& app) {
         "    commands=(\n";
     for (const CLI::App* sub : Subcommands(app)) {
         absl::StrAppend(&out, "        ",
-                        ShellQuoted(absl::StrCat(sub->get_name(), ":", FirstLine(sub->get_description()))), "\n");
+                        ShellQuoted(absl::StrCat(sub->get_name(), ":", FirstLine(sub->get_description()))),
+                        "\n");
     }
-    absl::StrAppend(&out, "    )\n    if (( CURRENT == 2 )); then _describe command commands; return; fi\n"
-                          "    case $words[2] in\n");
+    absl::StrAppend(&out,
+                    "    )\n    if (( CURRENT == 2 )); then _describe command commands; return; fi\n"
+                    "    case $words[2] in\n");
     for (const CLI::App* sub : Subcommands(app)) {
-        absl::StrAppend(&out, "        ", sub->get_name(), ") flags=(", absl::StrJoin(WordsAfter(*sub), " "), ") ;;\n");
+        absl::StrAppend(&out, "        ", sub->get_name(), ") flags=(", absl::StrJoin(WordsAfter(*sub), " "),
+                        ") ;;\n");
     }
     return absl::StrCat(out, "    esac\n    compadd -- $flags\n    _files\n}\n_stockade \"$@\"\n");
 }
@@ -114,30 +119,35 @@ std::string FishCompletion(const CLI::App& app) {
                         ShellQuoted(FirstLine(sub->get_description())), "\n");
         for (const CLI::Option* option : sub->get_options()) {
             for (const std::string& name : option->get_lnames()) {
-                absl::StrAppend(&out, "complete -c stockade -n '__fish_seen_subcommand_from ", sub->get_name(), "' -l ",
-                                name, " -d ", ShellQuoted(option->get_description()), "\n");
+                absl::StrAppend(&out, "complete -c stockade -n '__fish_seen_subcommand_from ",
+                                sub->get_name(), "' -l ", name, " -d ",
+                                ShellQuoted(option->get_description()), "\n");
             }
         }
         for (const CLI::App* below : Subcommands(*sub)) {
-            absl::StrAppend(&out, "complete -c stockade -n '__fish_seen_subcommand_from ", sub->get_name(), "' -a ",
-                            below->get_name(), " -d ", ShellQuoted(FirstLine(below->get_description())), "\n");
+            absl::StrAppend(&out, "complete -c stockade -n '__fish_seen_subcommand_from ", sub->get_name(),
+                            "' -a ", below->get_name(), " -d ",
+                            ShellQuoted(FirstLine(below->get_description())), "\n");
         }
     }
     return out;
 }
 
 std::string ManPage(const CLI::App& app) {
-    std::string out = absl::StrCat(".TH STOCKADE 1 \"\" \"stockade ", kVersion, "\"\n.SH NAME\n",
-                                   "stockade \\- run untrusted tools under in\\-kernel allowlists\n.SH SYNOPSIS\n",
-                                   ".B stockade\n.I COMMAND\n[flags]\n.SH DESCRIPTION\n.nf\n",
-                                   Roff(app.get_description()), "\n.fi\n.SH COMMANDS\n");
-    for (const CLI::App* sub : Subcommands(app)) AddManSection(*sub, absl::StrCat("stockade ", sub->get_name()), &out);
+    std::string out =
+        absl::StrCat(".TH STOCKADE 1 \"\" \"stockade ", kVersion, "\"\n.SH NAME\n",
+                     "stockade \\- run untrusted tools under in\\-kernel allowlists\n.SH SYNOPSIS\n",
+                     ".B stockade\n.I COMMAND\n[flags]\n.SH DESCRIPTION\n.nf\n", Roff(app.get_description()),
+                     "\n.fi\n.SH COMMANDS\n");
+    for (const CLI::App* sub : Subcommands(app))
+        AddManSection(*sub, absl::StrCat("stockade ", sub->get_name()), &out);
     return out;
 }
 
 void AddCompletionCommand(CLI::App& app, int& exit_code) {
     auto shell = std::make_shared<std::string>();
-    CLI::App* completion = app.add_subcommand("completion", "Print completions for a shell, or the manual page.");
+    CLI::App* completion =
+        app.add_subcommand("completion", "Print completions for a shell, or the manual page.");
     completion->add_option("SHELL", *shell, "bash, zsh, fish or man")
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}));

@@ -30,7 +30,8 @@ const std::map<std::string, Setter>& Setters() {
         {"uid_range",
          [](const YAML::Node& n, Config* c) {
              const auto range = n.as<std::vector<uint32_t>>();
-             if (range.size() != 2) throw YAML::RepresentationException(n.Mark(), "two numbers: [first, count]");
+             if (range.size() != 2)
+                 throw YAML::RepresentationException(n.Mark(), "two numbers: [first, count]");
              c->uid_first = range[0];
              c->uid_count = range[1];
          }},
@@ -65,7 +66,8 @@ Status Parse(const std::string& path, const std::string& text, Config* config) {
     try {
         const YAML::Node root = YAML::Load(text);
         if (root.IsNull()) return absl::OkStatus();
-        if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(path, ": keys and values are expected"));
+        if (!root.IsMap())
+            return absl::InvalidArgumentError(absl::StrCat(path, ": keys and values are expected"));
         for (const auto& entry : root) {
             const std::string key = entry.first.as<std::string>();
             const auto setter = Setters().find(key);

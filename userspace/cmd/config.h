@@ -19,7 +19,7 @@ struct Config {
     std::string backend = "auto";  // auto | signal | lsm
     uint32_t uid_first = 1'900'000'000;
     uint32_t uid_count = 65536;
-    uint32_t kills_per_minute = 60;  // automatic ones, per policy; 0 = no limit
+    uint32_t kills_per_minute = 60;    // automatic ones, per policy; 0 = no limit
     uint32_t agent_wait_seconds = 10;  // how long a sandbox outlives its agent
 
     std::string socket_path() const { return runtime_dir + "/agent.sock"; }

@@ -32,7 +32,8 @@ TEST_F(ConfigFile, AMissingFileIsAnErrorOnlyWhenItWasNamed) {
 }
 
 TEST_F(ConfigFile, ValuesAreTakenAndTheRestHasDefaults) {
-    auto config = Load("runtime_dir: /run/x\nuid_range: [100000, 50]\nkills_per_minute: 3\npolicies_dir: /p\n");
+    auto config =
+        Load("runtime_dir: /run/x\nuid_range: [100000, 50]\nkills_per_minute: 3\npolicies_dir: /p\n");
     ASSERT_TRUE(config.ok()) << config.status();
     EXPECT_EQ(config->socket_path(), "/run/x/agent.sock");
     EXPECT_EQ(config->uid_first, 100000u);

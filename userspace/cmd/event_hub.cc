@@ -74,9 +74,11 @@ void EventHub::Read() {
     while (!stop_) {
         const uint64_t pass = ++passes_started_;
         const bool hurry = wanted_ >= pass;
-        const StatusOr<int> count =
-            sensor_.PollRings(hurry ? 0 : busy_ ? kBusyPollMs : kIdlePollMs,
-                              [this](kernel::Ring, std::span<const uint8_t> record) { path_.OnRecord(record); });
+        const StatusOr<int> count = sensor_.PollRings(
+            hurry   ? 0
+            : busy_ ? kBusyPollMs
+                    : kIdlePollMs,
+            [this](kernel::Ring, std::span<const uint8_t> record) { path_.OnRecord(record); });
         if (!count.ok() && count.status() != last) LogError("reading the rings: ", count.status().message());
         last = count.status();
         path_.OnDrained(BootNow());

@@ -40,7 +40,9 @@ JsonObject RowJson(const api::SandboxRow& row) {
     out.Add("policy_hash", row.policy_hash()).Add("mode", row.mode()).Add("backend", row.backend());
     out.Add("runtime", row.runtime()).Add("pid", row.pid()).Add("tasks", row.tasks());
     out.Add("violations", row.violations()).Add("age_ns", row.age_ns());
-    out.Add("session", row.labels().session()).Add("tool", row.labels().tool()).Add("trace", row.labels().trace());
+    out.Add("session", row.labels().session())
+        .Add("tool", row.labels().tool())
+        .Add("trace", row.labels().trace());
     out.AddRaw("labels", labels.Done()).AddRaw("conditions", JsonArray(conditions));
     return out.Add("command", row.command());
 }
@@ -67,12 +69,12 @@ Status Ps(const ClientOptions& client, bool json) {
         for (const api::SandboxRow& row : reply.rows()) rows.push_back(RowJson(row).Done());
         return WriteAll(STDOUT_FILENO, JsonArray(rows) + "\n");
     }
-    std::string text = absl::StrFormat("%-30s %-12s %-16s %-8s %-7s %5s %5s %7s  %s\n", "SANDBOX", "STATE", "POLICY",
-                                       "MODE", "BACKEND", "TASKS", "VIOL", "AGE", "COMMAND");
+    std::string text = absl::StrFormat("%-30s %-12s %-16s %-8s %-7s %5s %5s %7s  %s\n", "SANDBOX", "STATE",
+                                       "POLICY", "MODE", "BACKEND", "TASKS", "VIOL", "AGE", "COMMAND");
     for (const api::SandboxRow& row : reply.rows()) {
         absl::StrAppendFormat(&text, "%-30s %-12s %-16s %-8s %-7s %5d %5d %7s  %s\n", row.id(), row.state(),
-                              Printable(row.policy()), row.mode(), row.backend(), row.tasks(), row.violations(),
-                              Age(row.age_ns()), Printable(row.command(), 60));
+                              Printable(row.policy()), row.mode(), row.backend(), row.tasks(),
+                              row.violations(), Age(row.age_ns()), Printable(row.command(), 60));
     }
     return WriteAll(STDOUT_FILENO, text);
 }
@@ -82,7 +84,9 @@ std::string ProcessesJson(const api::InspectReply& reply) {
     for (const api::ProcessRow& process : reply.processes()) {
         JsonObject row;
         row.Add("pid", process.pid()).Add("ppid", process.ppid()).Add("state", process.state());
-        row.Add("start_boot_ns", process.start_boot_ns()).Add("comm", process.comm()).Add("command", process.command());
+        row.Add("start_boot_ns", process.start_boot_ns())
+            .Add("comm", process.comm())
+            .Add("command", process.command());
         rows.push_back(row.Done());
     }
     return JsonArray(rows);
@@ -105,11 +109,12 @@ Status Inspect(const ClientOptions& client, const std::string& id, bool json) {
         return WriteAll(STDOUT_FILENO, out.AddRaw("processes", ProcessesJson(reply)).Done() + "\n");
     }
     const api::SandboxRow& row = reply.row();
-    std::string text = absl::StrCat(
-        "sandbox   ", row.id(), "\nstate     ", row.state(), "\ncommand   ", Printable(row.command()), "\npolicy    ",
-        Printable(row.policy()), " (", row.policy_hash().substr(0, 12), ", ", row.mode(), ")\nbackend   ", row.backend(),
-        "\nsession   ", Printable(row.labels().session()), "\ntool      ", Printable(row.labels().tool()),
-        "\ncgroup    ", reply.cgroup(), "\nviolations ", row.violations(), "\n\nprocesses\n");
+    std::string text = absl::StrCat("sandbox   ", row.id(), "\nstate     ", row.state(), "\ncommand   ",
+                                    Printable(row.command()), "\npolicy    ", Printable(row.policy()), " (",
+                                    row.policy_hash().substr(0, 12), ", ", row.mode(), ")\nbackend   ",
+                                    row.backend(), "\nsession   ", Printable(row.labels().session()),
+                                    "\ntool      ", Printable(row.labels().tool()), "\ncgroup    ",
+                                    reply.cgroup(), "\nviolations ", row.violations(), "\n\nprocesses\n");
     for (const api::ProcessRow& process : reply.processes()) {
         absl::StrAppendFormat(&text, "  %7d %7d %s  %s\n", process.pid(), process.ppid(), process.state(),
                               Printable(process.command().empty() ? process.comm() : process.command(), 100));
@@ -149,11 +154,12 @@ struct EventsFlags {
 
 std::string EventText(const v1::Event& event) {
     std::string what = event.reason();
-    if (what.empty() && event.has_lifecycle()) what = absl::StrCat(event.lifecycle().op(), " ", event.lifecycle().detail());
+    if (what.empty() && event.has_lifecycle())
+        what = absl::StrCat(event.lifecycle().op(), " ", event.lifecycle().detail());
     if (what.empty() && event.has_exec()) what = event.exec().path();
     if (what.empty() && event.has_file()) what = absl::StrCat(event.file().op(), " ", event.file().path());
-    return absl::StrFormat("%s %-10s %-12s %6d %-15s %s\n", event.sandbox().id(), event.kind(), event.verdict(),
-                           event.process().pid(), event.process().comm(), what);
+    return absl::StrFormat("%s %-10s %-12s %6d %-15s %s\n", event.sandbox().id(), event.kind(),
+                           event.verdict(), event.process().pid(), event.process().comm(), what);
 }
 
 // Ends with the agent, or with us: ^C is the way out of --follow.
@@ -169,12 +175,16 @@ Status Events(const ClientOptions& client, const EventsFlags& flags, bool json) 
     while (true) {
         StatusOr<api::Packet> packet = channel.Receive(-1);
         if (!packet.ok()) {
-            return absl::IsUnavailable(packet.status()) ? absl::UnavailableError("the agent has left") : packet.status();
+            return absl::IsUnavailable(packet.status()) ? absl::UnavailableError("the agent has left")
+                                                        : packet.status();
         }
         if (packet->message.has_error()) return ErrorOf(packet->message.error());
         v1::Event event;
-        if (!packet->message.has_event_record() || !event.ParseFromString(packet->message.event_record().event())) continue;
-        SK_RETURN_IF_ERROR(WriteAll(STDOUT_FILENO, json ? model::ToJsonLine(event) + "\n" : EventText(event)));
+        if (!packet->message.has_event_record() ||
+            !event.ParseFromString(packet->message.event_record().event()))
+            continue;
+        SK_RETURN_IF_ERROR(
+            WriteAll(STDOUT_FILENO, json ? model::ToJsonLine(event) + "\n" : EventText(event)));
     }
 }
 
@@ -186,13 +196,17 @@ Status Version(const ClientOptions& client, bool json) {
     if (json) {
         JsonObject out;
         out.Add("version", kVersion).Add("protocol", static_cast<uint32_t>(api::kProtocolVersion));
-        out.Add("agent_running", answer.ok()).Add("agent_version", agent.version()).Add("backend", agent.backend());
-        return WriteAll(STDOUT_FILENO, out.Add("agent_pid", agent.pid()).Add("sandboxes", agent.sandboxes()).Done() + "\n");
+        out.Add("agent_running", answer.ok())
+            .Add("agent_version", agent.version())
+            .Add("backend", agent.backend());
+        return WriteAll(STDOUT_FILENO,
+                        out.Add("agent_pid", agent.pid()).Add("sandboxes", agent.sandboxes()).Done() + "\n");
     }
     std::string text = absl::StrCat("stockade ", kVersion, " (protocol ", api::kProtocolVersion, ")\n");
     if (answer.ok()) {
-        absl::StrAppend(&text, "agent ", agent.version(), ", backend ", agent.backend(), ", pid ", agent.pid(), ", ",
-                        agent.sandboxes(), " sandboxes", agent.transient() ? ", transient" : "", "\n");
+        absl::StrAppend(&text, "agent ", agent.version(), ", backend ", agent.backend(), ", pid ",
+                        agent.pid(), ", ", agent.sandboxes(), " sandboxes",
+                        agent.transient() ? ", transient" : "", "\n");
     } else {
         absl::StrAppend(&text, "agent: ", answer.status().message(), "\n");
     }
@@ -202,8 +216,9 @@ Status Version(const ClientOptions& client, bool json) {
 int ExitOf(const Status& status) { return status.ok() ? 0 : Complain(status); }
 
 void AddOutput(CLI::App* command, bool* json) {
-    command->add_option_function<std::string>(
-               "-o,--output", [json](const std::string& value) { *json = value == "json"; }, "text or json")
+    command
+        ->add_option_function<std::string>(
+            "-o,--output", [json](const std::string& value) { *json = value == "json"; }, "text or json")
         ->check(CLI::IsMember({"text", "json"}));
 }
 
@@ -225,16 +240,20 @@ void AddQueryCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     kill->add_option("SANDBOX", *id, "Its id, or the beginning of it")->required();
     kill->add_option("--reason", *reason, "What its client is told");
     AddOutput(kill, &client.json);
-    kill->callback([&client, &exit_code, id, reason] { exit_code = ExitOf(Kill(client, *id, *reason, client.json)); });
+    kill->callback(
+        [&client, &exit_code, id, reason] { exit_code = ExitOf(Kill(client, *id, *reason, client.json)); });
 
     auto flags = std::make_shared<EventsFlags>();
     CLI::App* events = app.add_subcommand("events", "Follow the events of sandboxes as they happen.");
     events->add_flag("--follow,-f", flags->follow, "Go on until ^C (what it does in any case for now)");
     events->add_option("--session,-s", flags->session, "Only of this session");
     events->add_option("--sandbox", flags->sandbox, "Only of this sandbox");
-    events->add_option("--kind,-k", flags->kinds, "Only of this kind (may be repeated)")->expected(1)->take_all();
+    events->add_option("--kind,-k", flags->kinds, "Only of this kind (may be repeated)")
+        ->expected(1)
+        ->take_all();
     AddOutput(events, &client.json);
-    events->callback([&client, &exit_code, flags] { exit_code = ExitOf(Events(client, *flags, client.json)); });
+    events->callback(
+        [&client, &exit_code, flags] { exit_code = ExitOf(Events(client, *flags, client.json)); });
 
     CLI::App* version = app.add_subcommand("version", "Version of this program and of the running agent.");
     AddOutput(version, &client.json);

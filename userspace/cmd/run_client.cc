@@ -39,7 +39,8 @@ Status RunClient::Prepare() {
     tty_ = !flags_.no_tty && isatty(0) && isatty(1);
     if (!tty_) SK_RETURN_IF_ERROR(stdio_.Prepare());
     if (!flags_.events.empty()) {
-        SK_ASSIGN_OR_RETURN(events_, exporters::MakeExporter("jsonl", {{"path", flags_.events}, {"buffer_bytes", "0"}}));
+        SK_ASSIGN_OR_RETURN(
+            events_, exporters::MakeExporter("jsonl", {{"path", flags_.events}, {"buffer_bytes", "0"}}));
     }
     if (!flags_.result.empty()) {
         // Looked at before anything is started, not after the work is done.
@@ -251,7 +252,8 @@ Status RunClient::WriteResult() {
     if (flags_.result.empty()) return absl::OkStatus();
     StatusOr<Fd> fd = Fd::Open(flags_.result, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (!fd.ok()) return Annotate(fd.status(), "--result");
-    return Annotate(WriteAll(fd->get(), ResultJson(result_) + "\n"), absl::StrCat("--result ", flags_.result));
+    return Annotate(WriteAll(fd->get(), ResultJson(result_) + "\n"),
+                    absl::StrCat("--result ", flags_.result));
 }
 
 }  // namespace stockade::cmd

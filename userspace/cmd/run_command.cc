@@ -27,15 +27,20 @@ void AddFlags(CLI::App* run, RunFlags* flags) {
     run->add_option("--in", flags->in, "Directory shown read-only at /in");
     run->add_option("--out", flags->out, "Directory that files of /out are copied to at the end");
     run->add_option("--out-size", flags->out_size, "Size of /out (256MiB)");
-    run->add_option("--bind", flags->binds, "SOURCE[:TARGET][:rw] shown inside, read-only unless rw (may be repeated)")
+    run->add_option("--bind", flags->binds,
+                    "SOURCE[:TARGET][:rw] shown inside, read-only unless rw (may be repeated)")
         ->expected(1)
         ->take_all();
-    run->add_option("--rootfs", flags->rootfs, "Directory that takes the place of the host's /usr, /bin, ...");
+    run->add_option("--rootfs", flags->rootfs,
+                    "Directory that takes the place of the host's /usr, /bin, ...");
     run->add_option("--runtime", flags->runtime, "native (runc, runsc and vm are not there yet)");
     run->add_option("--timeout", flags->timeout, "End it after so long: 30s, 5m");
-    run->add_option("--events", flags->events, "Write its events as JSON lines to a file, or - for standard output");
+    run->add_option("--events", flags->events,
+                    "Write its events as JSON lines to a file, or - for standard output");
     run->add_option("--result", flags->result, "Write how it ended as JSON to a file");
-    run->add_option("--env,-e", flags->env, "K=V, or K to pass the caller's (may be repeated)")->expected(1)->take_all();
+    run->add_option("--env,-e", flags->env, "K=V, or K to pass the caller's (may be repeated)")
+        ->expected(1)
+        ->take_all();
     run->add_option("--workdir,-w", flags->workdir, "Directory inside to start in (/)");
     run->add_option("--seccomp", flags->seccomp, "Seccomp profile in OCI format in place of the default one");
     run->add_option("--require", flags->require, "lsm: fail unless every verdict prevents")
@@ -59,7 +64,8 @@ void AddRunCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
         if (client.separated && !separated) flags->command.push_back("--");
         flags->command.insert(flags->command.end(), client.command.begin(), client.command.end());
         if (flags->command.empty()) {
-            exit_code = Complain(absl::InvalidArgumentError("run: no command is given: stockade run [flags] -- CMD ARG..."));
+            exit_code = Complain(
+                absl::InvalidArgumentError("run: no command is given: stockade run [flags] -- CMD ARG..."));
             return;
         }
         if (!separated && flags->command.front().front() == '-') {

@@ -66,7 +66,7 @@ Status PolicyStore::Refresh() {
     const std::vector<std::string> files = PolicyFiles(directories_);
     std::string signature = "v";
     for (const std::string& file : files) {
-        struct stat info {};
+        struct stat info{};
         if (stat(file.c_str(), &info) != 0) continue;
         absl::StrAppend(&signature, file, ":", info.st_ino, ":", info.st_size, ":", info.st_mtim.tv_sec, ".",
                         info.st_mtim.tv_nsec, "\n");
@@ -121,8 +121,9 @@ StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) cons
         if (Matches(*library_.Find(name), labels)) matches.push_back(name);
     }
     if (matches.size() > 1) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "several policies select this sandbox (", absl::StrJoin(matches, ", "), "): name one with --policy"));
+        return absl::FailedPreconditionError(absl::StrCat("several policies select this sandbox (",
+                                                          absl::StrJoin(matches, ", "),
+                                                          "): name one with --policy"));
     }
     const std::string name = matches.empty() ? default_policy_ : matches.front();
     SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, library_.Resolve(name));

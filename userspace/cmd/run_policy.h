@@ -36,7 +36,7 @@ class PolicyStore {
     const std::string default_policy_;
     std::string signature_;  // names, sizes and times of all files
     policy::PolicyLibrary library_;
-    std::string broken_;     // errors of the files; asked for when a name is not found
+    std::string broken_;  // errors of the files; asked for when a name is not found
 };
 
 }  // namespace stockade::cmd

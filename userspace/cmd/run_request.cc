@@ -24,7 +24,8 @@ constexpr size_t kMaxSeccompBytes = 256 << 10;  // Docker's own profile is 15 Ki
 constexpr const char* kPassed[] = {"LANG", "LANGUAGE", "TERM", "TZ", "COLORTERM", "NO_COLOR"};
 
 bool LooksLikeFile(const std::string& policy) {
-    return absl::StrContains(policy, '/') || absl::EndsWith(policy, ".yaml") || absl::EndsWith(policy, ".yml");
+    return absl::StrContains(policy, '/') || absl::EndsWith(policy, ".yaml") ||
+           absl::EndsWith(policy, ".yml");
 }
 
 Status AddPolicy(const RunFlags& flags, api::Run* run) {
@@ -35,7 +36,8 @@ Status AddPolicy(const RunFlags& flags, api::Run* run) {
     }
     StatusOr<std::string> text = ReadFile(flags.policy, kMaxPolicyBytes);
     if (!text.ok()) return Annotate(text.status(), "--policy");
-    if (text->empty()) return absl::InvalidArgumentError(absl::StrCat("--policy: ", flags.policy, " is empty"));
+    if (text->empty())
+        return absl::InvalidArgumentError(absl::StrCat("--policy: ", flags.policy, " is empty"));
     run->mutable_policy()->set_text(*std::move(text));
     run->mutable_policy()->set_filename(flags.policy);
     return absl::OkStatus();
@@ -58,7 +60,9 @@ Status AddLabels(const RunFlags& flags, api::Run* run) {
 
 void AddEnvironment(const RunFlags& flags, api::Run* run) {
     std::vector<std::pair<std::string, std::string>> env = {
-        {"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, {"HOME", "/tmp"}, {"TMPDIR", "/tmp"}};
+        {"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+        {"HOME", "/tmp"},
+        {"TMPDIR", "/tmp"}};
     const auto set = [&env](const std::string& key, const std::string& value) {
         for (auto& [name, old] : env) {
             if (name == key) {
@@ -73,7 +77,8 @@ void AddEnvironment(const RunFlags& flags, api::Run* run) {
     }
     for (char** entry = environ; *entry != nullptr; ++entry) {
         const std::string text = *entry;
-        if (absl::StartsWith(text, "LC_")) set(text.substr(0, text.find('=')), text.substr(text.find('=') + 1));
+        if (absl::StartsWith(text, "LC_"))
+            set(text.substr(0, text.find('=')), text.substr(text.find('=') + 1));
     }
     for (const std::string& entry : flags.env) {
         const size_t equals = entry.find('=');
@@ -89,7 +94,8 @@ void AddEnvironment(const RunFlags& flags, api::Run* run) {
 StatusOr<uint64_t> ParseSize(const std::string& text, absl::string_view flag) {
     absl::string_view digits = text;
     int shift = 0;
-    for (const auto& [suffix, bits] : {std::pair{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"K", 10}, {"M", 20}, {"G", 30}}) {
+    for (const auto& [suffix, bits] :
+         {std::pair{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"K", 10}, {"M", 20}, {"G", 30}}) {
         if (absl::EndsWith(digits, suffix)) {
             digits.remove_suffix(absl::string_view(suffix).size());
             shift = bits;

@@ -19,13 +19,17 @@ std::string LabelsJson(const api::Labels& labels) {
 
 std::string TimesJson(const api::Timeline& times) {
     JsonObject out;
-    const std::pair<const char*, uint64_t> steps[] = {
-        {"created", times.created()},     {"attested", times.attested()},
-        {"started", times.started()},     {"condemned", times.condemned()},
-        {"freeze_asked", times.freeze_asked()}, {"frozen", times.frozen()},
-        {"evidence", times.evidence()},   {"kill_asked", times.kill_asked()},
-        {"empty", times.empty()},         {"ended", times.ended()},
-        {"removed", times.removed()}};
+    const std::pair<const char*, uint64_t> steps[] = {{"created", times.created()},
+                                                      {"attested", times.attested()},
+                                                      {"started", times.started()},
+                                                      {"condemned", times.condemned()},
+                                                      {"freeze_asked", times.freeze_asked()},
+                                                      {"frozen", times.frozen()},
+                                                      {"evidence", times.evidence()},
+                                                      {"kill_asked", times.kill_asked()},
+                                                      {"empty", times.empty()},
+                                                      {"ended", times.ended()},
+                                                      {"removed", times.removed()}};
     for (const auto& [name, boot_ns] : steps) {
         if (boot_ns != 0) out.Add(absl::StrCat(name, "_boot_ns"), boot_ns);
     }
@@ -66,9 +70,12 @@ std::string ResultJson(const api::RunResult& result) {
     model::AppendJson(result.summary(), &summary);
     const api::Attestation& attestation = result.attestation();
     JsonObject policy;
-    policy.Add("name", attestation.policy()).Add("hash", attestation.policy_hash()).Add("mode", attestation.mode());
+    policy.Add("name", attestation.policy())
+        .Add("hash", attestation.policy_hash())
+        .Add("mode", attestation.mode());
     JsonObject removal;
-    removal.Add("clean", result.removal().clean()).AddRaw("left_over", StringsJson(result.removal().left_over()));
+    removal.Add("clean", result.removal().clean())
+        .AddRaw("left_over", StringsJson(result.removal().left_over()));
     JsonObject out;
     out.Add("id", result.id()).Add("exit_code", result.exit_code()).Add("end", result.end());
     out.Add("reason", result.reason()).Add("code", result.code());

@@ -44,8 +44,10 @@ class Run : public ::testing::Test {
                                           "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 3\npolicy_dirs: [",
                                           std::getenv("STOCKADE_SOURCE_DIR"), "/rules/policies]\n"));
         Write("open.yaml",
-              "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: open}\nspec:\n  mode: observe\n"
-              "  exec: {allow: [/usr/**, /bin/**]}\n  files: {read: [/**], write: [/**]}\n  network: {allow: []}\n");
+              "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: open}\nspec:\n  mode: "
+              "observe\n"
+              "  exec: {allow: [/usr/**, /bin/**]}\n  files: {read: [/**], write: [/**]}\n  network: {allow: "
+              "[]}\n");
         Write("strict.yaml",
               "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: strict}\nspec:\n"
               "  exec: {allow: [\"**/sh\", \"**/dash\", \"**/sleep\"], violation: kill-sandbox}\n"
@@ -56,7 +58,9 @@ class Run : public ::testing::Test {
         std::filesystem::remove_all("/sys/fs/bpf/" + tag_);
         std::filesystem::remove_all(dir_);
     }
-    static void Write(const std::string& name, const std::string& text) { std::ofstream(dir_ + "/" + name) << text; }
+    static void Write(const std::string& name, const std::string& text) {
+        std::ofstream(dir_ + "/" + name) << text;
+    }
     static std::string Read(const std::string& name) {
         auto text = ReadFile(dir_ + "/" + name, 1 << 22);
         return text.ok() ? *text : "";
@@ -126,7 +130,9 @@ class Run : public ::testing::Test {
         }
         return names;
     }
-    static bool NothingLeft() { return Cgroups().empty() && std::filesystem::is_empty(dir_ + "/run/sandboxes"); }
+    static bool NothingLeft() {
+        return Cgroups().empty() && std::filesystem::is_empty(dir_ + "/run/sandboxes");
+    }
 
     static inline std::string dir_;
     static inline std::string tag_;
@@ -177,7 +183,8 @@ TEST_F(Run, TimeoutEndsIt) {
 
 TEST_F(Run, ForwardsSignals) {
     const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c",
-                             "trap 'echo got; exit 3' TERM; echo ready; while :; do sleep 0.05; done"}, "sig");
+                             "trap 'echo got; exit 3' TERM; echo ready; while :; do sleep 0.05; done"},
+                            "sig");
     ASSERT_TRUE(Until([] { return Read("sig.out") == "ready\n"; })) << Read("sig.err");
     kill(pid, SIGTERM);
     const Ran ran = Finish(pid, "sig");
@@ -207,7 +214,8 @@ TEST_F(Run, APolicyKillIs137WithItsReason) {
 }
 
 TEST_F(Run, KilledClientLeavesNothing) {
-    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "cl");
+    const pid_t pid =
+        Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "cl");
     ASSERT_TRUE(Until([] { return Read("cl.out") == "up\n"; })) << Read("cl.err");
     kill(pid, SIGKILL);
     EXPECT_EQ(Finish(pid, "cl").status, 137);
@@ -215,7 +223,8 @@ TEST_F(Run, KilledClientLeavesNothing) {
 }
 
 TEST_F(Run, StockadeKillEndsASandbox) {
-    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "ki");
+    const pid_t pid =
+        Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "ki");
     ASSERT_TRUE(Until([] { return Read("ki.out") == "up\n"; })) << Read("ki.err");
     ASSERT_EQ(Cgroups().size(), 1u);
     const std::string id = Cgroups()[0];
@@ -241,7 +250,8 @@ TEST_F(Run, ASecondAgentIsRefused) {
 
 TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
     const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--in", dir_, "--", "/bin/sh", "-c",
-                             "echo up; while ! [ -e /in/go ]; do sleep 0.05; done; exit 5"}, "ad");
+                             "echo up; while ! [ -e /in/go ]; do sleep 0.05; done; exit 5"},
+                            "ad");
     ASSERT_TRUE(Until([] { return Read("ad.out") == "up\n"; })) << Read("ad.err");
     const pid_t before = AgentPid();
     StopAgent(SIGKILL);

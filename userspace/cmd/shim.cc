@@ -121,8 +121,10 @@ Status Shim::Release() {
     released.set_exec_errno(exec->error);
     Tell(message);
     if (!exec->started) {
-        reason_ = absl::StrCat(start().run().argv(0), ": ", exec->stage, ": ",
-                               ErrnoStatus(exec->error, "cannot be run").message());
+        reason_ = exec->error == 0
+                      ? absl::StrCat(start().run().argv(0), ": was killed before its first instruction")
+                      : absl::StrCat(start().run().argv(0), ": ", exec->stage, ": ",
+                                     ErrnoStatus(exec->error, "cannot be run").message());
     }
     Message session;
     session.mutable_session_started()->set_id(start().id());

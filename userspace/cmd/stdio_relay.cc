@@ -16,7 +16,8 @@ constexpr size_t kChunkBytes = 16384;
 void Copy(int from, int to, int stop) {
     char buffer[kChunkBytes];
     while (true) {
-        pollfd fds[] = {{.fd = from, .events = POLLIN, .revents = 0}, {.fd = stop, .events = POLLIN, .revents = 0}};
+        pollfd fds[] = {{.fd = from, .events = POLLIN, .revents = 0},
+                        {.fd = stop, .events = POLLIN, .revents = 0}};
         if (poll(fds, stop >= 0 ? 2 : 1, -1) < 0) {
             if (errno == EINTR) continue;
             return;

@@ -42,7 +42,8 @@ int Main(int argc, char** argv) {
     ClientOptions client;
     argc = TakeCommand(argc, argv, &client);
     int exit_code = 0;
-    app.add_option("--config", client.config_path, "Configuration (default " + std::string(kDefaultConfigPath) + ")");
+    app.add_option("--config", client.config_path,
+                   "Configuration (default " + std::string(kDefaultConfigPath) + ")");
     app.add_option("--socket", client.socket, "The agent's socket");
     AddRunCommand(app, client, exit_code);
     AddQueryCommands(app, client, exit_code);

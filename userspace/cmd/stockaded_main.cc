@@ -48,8 +48,9 @@ StatusOr<Fd> Lock(const Config& config) {
     }
     SK_ASSIGN_OR_RETURN(Fd lock, Fd::Open(config.runtime_dir + "/agent.lock", O_RDWR | O_CREAT, 0600));
     if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-        return absl::AlreadyExistsError(absl::StrCat("another agent runs in ", config.runtime_dir,
-                                                     ": use it, or stop it first (systemctl stop stockaded)"));
+        return absl::AlreadyExistsError(
+            absl::StrCat("another agent runs in ", config.runtime_dir,
+                         ": use it, or stop it first (systemctl stop stockaded)"));
     }
     // The number is for people and scripts; what counts is the lock.
     if (ftruncate(lock.get(), 0) != 0) return ErrnoStatus(errno, "write agent.lock");
@@ -66,12 +67,13 @@ void TellReady(int ready_fd, absl::string_view text) {
 Status Serve(const Flags& flags, Helper& helper) {
     SK_ASSIGN_OR_RETURN(Config config, ConfigOf(flags));
     absl::Duration idle = absl::ZeroDuration();
-    if (!flags.idle_exit.empty() && (!absl::ParseDuration(flags.idle_exit, &idle) || idle <= absl::ZeroDuration())) {
+    if (!flags.idle_exit.empty() &&
+        (!absl::ParseDuration(flags.idle_exit, &idle) || idle <= absl::ZeroDuration())) {
         return absl::InvalidArgumentError("--idle-exit takes a duration such as 60s");
     }
     SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
-    SK_ASSIGN_OR_RETURN(auto sensor,
-                        kernel::Sensor::Create({.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
+    SK_ASSIGN_OR_RETURN(auto sensor, kernel::Sensor::Create(
+                                         {.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
     SK_ASSIGN_OR_RETURN(launch::CgroupHome home, launch::FindCgroupHome(config.cgroup_name));
     SK_RETURN_IF_ERROR(sensor->AttachNetwork(home.dir.get()));
     SK_ASSIGN_OR_RETURN(Fd listen, api::Listen(config.socket_path()));
@@ -84,7 +86,8 @@ Status Serve(const Flags& flags, Helper& helper) {
                                        .sensor = sensor.get(),
                                        .listen = std::move(listen),
                                        .home = std::move(home)}));
-    LogInfo("stockaded ", kVersion, ": backend ", sensor->backend() == kernel::Backend::kLsm ? "lsm" : "signal",
+    LogInfo("stockaded ", kVersion, ": backend ",
+            sensor->backend() == kernel::Backend::kLsm ? "lsm" : "signal",
             sensor->adopted() ? ", pins adopted" : "", ", listening at ", socket_path);
     TellReady(flags.ready_fd, "ready\n");
     const Status status = agent->Serve();
@@ -104,13 +107,16 @@ int AgentMain(int argc, char** argv) {
     (void)signal(SIGPIPE, SIG_IGN);
     Flags flags;
     CLI::App app("stockaded: the agent that binds sandboxes to their policies in the kernel");
-    app.add_option("--config", flags.config, "Configuration (default " + std::string(kDefaultConfigPath) + ")");
+    app.add_option("--config", flags.config,
+                   "Configuration (default " + std::string(kDefaultConfigPath) + ")");
     app.add_option("--idle-exit", flags.idle_exit, "Leave after so long without a sandbox, e.g. 60s");
     app.add_option("--runtime-dir", flags.runtime_dir, "Where the socket and the state files are");
     app.add_option("--pin-dir", flags.pin_dir, "Directory on a bpffs for programs and maps");
-    app.add_option("--backend", flags.backend, "auto, signal or lsm")->check(CLI::IsMember({"auto", "signal", "lsm"}));
+    app.add_option("--backend", flags.backend, "auto, signal or lsm")
+        ->check(CLI::IsMember({"auto", "signal", "lsm"}));
     app.add_option("--policies", flags.policy_dirs, "Directories with policies");
-    app.add_option("--ready-fd", flags.ready_fd, "Descriptor that is told \"ready\", or the error, in one line");
+    app.add_option("--ready-fd", flags.ready_fd,
+                   "Descriptor that is told \"ready\", or the error, in one line");
     app.set_version_flag("--version", std::string("stockaded ") + kVersion);
     CLI11_PARSE(app, argc, argv);
     if (geteuid() != 0) {

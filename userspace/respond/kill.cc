@@ -41,8 +41,7 @@ StatusOr<int> EventValue(int events_fd, absl::string_view key) {
     // A removed cgroup has no events; it is as empty as can be.
     if (n < 0 && errno == ENODEV) return 0;
     if (n < 0) return ErrnoStatus(errno, "read cgroup.events");
-    for (absl::string_view line :
-         absl::StrSplit(absl::string_view(buffer, static_cast<size_t>(n)), '\n')) {
+    for (absl::string_view line : absl::StrSplit(absl::string_view(buffer, static_cast<size_t>(n)), '\n')) {
         const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, ' ');
         int value = 0;
         if (pair.first == key && absl::SimpleAtoi(pair.second, &value)) return value;

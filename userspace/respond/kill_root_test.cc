@@ -114,8 +114,8 @@ TEST(KillCgroup, EndsAForkBombOf400) {
     TestCgroup cgroup("bomb");
     // The bomb is bounded by a counter that all share, not by a limit that the kernel keeps:
     // each task forks as long as fewer than 400 live.
-    auto* alive = static_cast<std::atomic<int>*>(mmap(
-        nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* alive = static_cast<std::atomic<int>*>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     ASSERT_NE(alive, MAP_FAILED);
     const pid_t pid = cgroup.Spawn([alive](int fd) {
         signal(SIGCHLD, SIG_IGN);
@@ -171,8 +171,7 @@ class FrozenFs {
         const std::string image = dir_ + "/image", mount = dir_ + "/mnt";
         std::filesystem::create_directory(mount);
         const std::string command = "truncate -s 16M " + image + " && mkfs.ext4 -q -F " + image +
-                                    " 2>/dev/null && mount -o loop " + image + " " + mount +
-                                    " 2>/dev/null";
+                                    " 2>/dev/null && mount -o loop " + image + " " + mount + " 2>/dev/null";
         ready_ = std::system(command.c_str()) == 0;
     }
     ~FrozenFs() {
@@ -220,8 +219,7 @@ TEST(KillCgroup, ATaskInStateDIsPendingAndNotKilled) {
     const uint64_t deadline = BootNow() + 5'000'000'000;
     while (StateOf(pid) != 'D' && BootNow() < deadline) sched_yield();
     ASSERT_EQ(StateOf(pid), 'D');
-    const KillReport report =
-        KillCgroup(cgroup.fd(), {.empty_wait_ns = 100'000'000}, nullptr);
+    const KillReport report = KillCgroup(cgroup.fd(), {.empty_wait_ns = 100'000'000}, nullptr);
     EXPECT_TRUE(report.pending);
     EXPECT_EQ(report.times.empty_ns, 0u);
     EXPECT_EQ(report.left, std::vector<int>{pid});

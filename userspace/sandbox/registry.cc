@@ -13,13 +13,18 @@ using model::SandboxState;
 // that fails, a shim that is killed.
 bool IsStep(SandboxState from, SandboxState to) {
     switch (to) {
-        case SandboxState::kRegistered: return false;
-        case SandboxState::kStarting: return from == SandboxState::kRegistered;
-        case SandboxState::kRunning: return from == SandboxState::kStarting;
+        case SandboxState::kRegistered:
+            return false;
+        case SandboxState::kStarting:
+            return from == SandboxState::kRegistered;
+        case SandboxState::kRunning:
+            return from == SandboxState::kStarting;
         case SandboxState::kCondemned:
             return from == SandboxState::kStarting || from == SandboxState::kRunning;
-        case SandboxState::kEmpty: return from < SandboxState::kEmpty;
-        case SandboxState::kDestroyed: return from == SandboxState::kEmpty;
+        case SandboxState::kEmpty:
+            return from < SandboxState::kEmpty;
+        case SandboxState::kDestroyed:
+            return from == SandboxState::kEmpty;
     }
     return false;
 }
@@ -73,9 +78,9 @@ void Registry::ReplaceInfo(Sandbox& sandbox, std::shared_ptr<const model::Sandbo
 
 Status Registry::Move(Sandbox& sandbox, SandboxState next) {
     if (!IsStep(sandbox.state, next)) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("sandbox ", sandbox.id(), " is ", model::ToString(sandbox.state),
-                         " and cannot become ", model::ToString(next)));
+        return absl::FailedPreconditionError(absl::StrCat("sandbox ", sandbox.id(), " is ",
+                                                          model::ToString(sandbox.state),
+                                                          " and cannot become ", model::ToString(next)));
     }
     sandbox.state = next;
     return absl::OkStatus();

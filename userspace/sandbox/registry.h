@@ -38,12 +38,12 @@ struct Sandbox {
     model::SandboxState state = model::SandboxState::kRegistered;
     Times times;
     std::vector<std::string> argv;
-    std::string mode;        // enforce | observe
-    uint32_t uid = 0;        // inside and outside; of this sandbox alone
-    uint32_t slot = 0;       // 0 = not bound
+    std::string mode;   // enforce | observe
+    uint32_t uid = 0;   // inside and outside; of this sandbox alone
+    uint32_t slot = 0;  // 0 = not bound
     uint32_t generation = 0;
     uint32_t policy_index = 0;
-    std::string cgroup;      // absolute path
+    std::string cgroup;  // absolute path
     int shim_pid = 0;
     int init_pid = 0;
     bool kill_pending = false;
@@ -85,15 +85,13 @@ class Registry {
     std::shared_ptr<const model::SandboxInfo> Lookup(uint32_t slot, uint32_t generation) const;
 
   private:
-    static uint64_t Key(uint32_t slot, uint32_t generation) {
-        return (uint64_t{generation} << 32) | slot;
-    }
+    static uint64_t Key(uint32_t slot, uint32_t generation) { return (uint64_t{generation} << 32) | slot; }
     StatusOr<Sandbox*> Insert(std::shared_ptr<const model::SandboxInfo> info, uint32_t uid);
 
     const Options options_;
     std::map<std::string, std::unique_ptr<Sandbox>> sandboxes_;
     std::set<uint32_t> uids_;
-    uint32_t next_uid_ = 0;  // offset; goes round, so that a uid is not used again at once
+    uint32_t next_uid_ = 0;     // offset; goes round, so that a uid is not used again at once
     mutable std::mutex mutex_;  // of slots_
     absl::flat_hash_map<uint64_t, std::shared_ptr<const model::SandboxInfo>> slots_;
     absl::flat_hash_map<uint64_t, std::string> ids_;

@@ -61,8 +61,7 @@ StatusOr<StateFiles::Loaded> StateFiles::Load() const {
         if (!absl::EndsWith(name, kSuffix) || absl::StartsWith(name, ".")) continue;
         const StatusOr<std::string> bytes = ReadFile(it->path(), kMaxFileBytes);
         StoredSandbox stored;
-        if (!bytes.ok() || !stored.ParseFromString(*bytes) ||
-            absl::StrCat(stored.id(), kSuffix) != name ||
+        if (!bytes.ok() || !stored.ParseFromString(*bytes) || absl::StrCat(stored.id(), kSuffix) != name ||
             !model::SandboxId::Parse(stored.id()).ok()) {
             loaded.broken.push_back(name);
             continue;
