@@ -37,7 +37,9 @@ void AddCommonFlags(CLI::App& command, Flags& flags, bool root) {
     command.add_option("-o,--output", flags.output, "text or json")->check(CLI::IsMember({"text", "json"}));
     command.add_option("--with", flags.args.with, "a file with policies that `extends` names");
     command.add_option("--dir", flags.args.dir, "directory of policies that `extends` names, or '' for none");
-    if (root) command.add_option("--root", flags.args.root, "directory whose symbolic links are followed, or '' for none");
+    if (root)
+        command.add_option("--root", flags.args.root,
+                           "directory whose symbolic links are followed, or '' for none");
 }
 
 void Collect(const Questions& questions, PolicyArgs& args) {
@@ -72,13 +74,18 @@ void AddExplain(CLI::App& policy, const std::shared_ptr<Flags>& flags, int& exit
     CLI::App* explain = policy.add_subcommand("explain", "Which rule decides: exit 0 allowed, 1 refused");
     explain->add_option("--policy", flags->args.policy, "a file, or the name of a policy")->required();
     CLI::Option_group* asked = explain->add_option_group("questions");
-    const auto path = CLI::Validator([](std::string& p) { return p.substr(0, 1) == "/" ? std::string() : absl::StrCat(p, ": not an absolute path"); }, "PATH");
+    const auto path = CLI::Validator(
+        [](std::string& p) {
+            return p.substr(0, 1) == "/" ? std::string() : absl::StrCat(p, ": not an absolute path");
+        },
+        "PATH");
     asked->add_option("--exec", flags->questions.exec, "executing a file")->check(path);
     asked->add_option("--map", flags->questions.map, "mapping a file as code")->check(path);
     asked->add_option("--read", flags->questions.read, "reading a file")->check(path);
     asked->add_option("--write", flags->questions.write, "writing, creating or removing a file")->check(path);
     asked->add_option("--connect", flags->questions.connect, "connecting to ADDRESS:PORT");
-    asked->add_option("--unix", flags->questions.unix_socket, "connecting to a unix socket: path, or '@name'");
+    asked->add_option("--unix", flags->questions.unix_socket,
+                      "connecting to a unix socket: path, or '@name'");
     asked->add_option("--bind", flags->questions.bind, "binding ADDRESS:PORT");
     asked->require_option(1, 0);
     explain->add_option("--as-uid", flags->questions.uid, "the uid that connects, as seen inside");
@@ -90,7 +97,8 @@ void AddExplain(CLI::App& policy, const std::shared_ptr<Flags>& flags, int& exit
 
 void AddPolicyCommand(CLI::App& app, int& exit_code) {
     auto flags = std::make_shared<Flags>();  // lives as long as the callbacks
-    CLI::App* policy = app.add_subcommand("policy", "Check, explain, test and compare policies; needs no root");
+    CLI::App* policy =
+        app.add_subcommand("policy", "Check, explain, test and compare policies; needs no root");
     policy->require_subcommand(1);
 
     CLI::App* check = policy->add_subcommand("check", "All errors and warnings of these files");
@@ -101,7 +109,8 @@ void AddPolicyCommand(CLI::App& app, int& exit_code) {
 
     AddExplain(*policy, flags, exit_code);
 
-    CLI::App* test = policy->add_subcommand("test", "Run the cases under `tests:` and of SandboxPolicyTest documents");
+    CLI::App* test =
+        policy->add_subcommand("test", "Run the cases under `tests:` and of SandboxPolicyTest documents");
     test->add_option("FILE", flags->args.files)->required();
     AddCommonFlags(*test, *flags, true);
     SetCallback(*test, flags, cmd::PolicyTestCases, exit_code);

@@ -22,20 +22,23 @@ std::vector<std::string> YamlFiles(const std::string& dir) {
         const dirent* entry = readdir(open.get());
         if (entry == nullptr) break;
         const std::string name = entry->d_name;
-        if (absl::EndsWith(name, ".yaml") || absl::EndsWith(name, ".yml")) files.push_back(absl::StrCat(dir, "/", name));
+        if (absl::EndsWith(name, ".yaml") || absl::EndsWith(name, ".yml"))
+            files.push_back(absl::StrCat(dir, "/", name));
     }
     std::sort(files.begin(), files.end());
     return files;
 }
 
-std::vector<policy::SourceFile> ReadSources(const std::vector<std::string>& files, std::vector<policy::Diagnostic>& diagnostics) {
+std::vector<policy::SourceFile> ReadSources(const std::vector<std::string>& files,
+                                            std::vector<policy::Diagnostic>& diagnostics) {
     std::vector<policy::SourceFile> sources;
     for (const std::string& file : files) {
         StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes + 1);
         if (text.ok()) {
             sources.push_back({file, *std::move(text)});
         } else {
-            diagnostics.push_back({policy::Severity::kError, {file, 0, 0}, std::string(text.status().message())});
+            diagnostics.push_back(
+                {policy::Severity::kError, {file, 0, 0}, std::string(text.status().message())});
         }
     }
     return sources;
@@ -43,7 +46,8 @@ std::vector<policy::SourceFile> ReadSources(const std::vector<std::string>& file
 
 }  // namespace
 
-LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::vector<std::string>& with, const std::string& dir) {
+LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::vector<std::string>& with,
+                            const std::string& dir) {
     LoadedPolicies out;
     policy::ParseResult parsed = policy::ParseFiles(ReadSources(files, out.diagnostics));
     out.policies = parsed.policies;
@@ -57,7 +61,9 @@ LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::ve
     // The file under test may lie in the directory itself.
     std::erase_if(others, [&](const std::string& other) {
         std::error_code ignored;
-        return std::any_of(files.begin(), files.end(), [&](const std::string& file) { return std::filesystem::equivalent(file, other, ignored); });
+        return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+            return std::filesystem::equivalent(file, other, ignored);
+        });
     });
     std::vector<policy::Diagnostic> diagnostics;
     policy::ParseResult bases = policy::ParseFiles(ReadSources(others, diagnostics));
@@ -66,11 +72,13 @@ LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::ve
         if (diagnostic.severity == policy::Severity::kError) out.diagnostics.push_back(std::move(diagnostic));
     }
     // A draft of an installed policy stands in for it.
-    std::erase_if(bases.policies, [&](const policy::SandboxPolicy& policy) { return names.count(policy.name) != 0; });
+    std::erase_if(bases.policies,
+                  [&](const policy::SandboxPolicy& policy) { return names.count(policy.name) != 0; });
     std::vector<policy::SandboxPolicy> own = parsed.policies;
     std::set<std::string> added;
     // A second policy of one name is an error already.
-    std::erase_if(own, [&](const policy::SandboxPolicy& policy) { return !added.insert(policy.name).second; });
+    std::erase_if(own,
+                  [&](const policy::SandboxPolicy& policy) { return !added.insert(policy.name).second; });
     out.library.Add(std::move(bases.policies), out.diagnostics);
     out.library.Add(std::move(own), out.diagnostics);
     return out;

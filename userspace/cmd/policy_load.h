@@ -12,13 +12,14 @@ namespace stockade::cmd {
 
 struct LoadedPolicies {
     policy::PolicyLibrary library;
-    std::vector<policy::SandboxPolicy> policies; // of the files, in order
+    std::vector<policy::SandboxPolicy> policies;  // of the files, in order
     std::vector<policy::PolicyTest> tests;
     std::vector<policy::Diagnostic> diagnostics;
 };
 
 // `with` and the *.yaml of `dir` (which may be absent) are only there to be extended: their
 // warnings are dropped, their errors kept. A file that cannot be read is a diagnostic.
-LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::vector<std::string>& with, const std::string& dir);
+LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::vector<std::string>& with,
+                            const std::string& dir);
 
 }  // namespace stockade::cmd

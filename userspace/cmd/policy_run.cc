@@ -46,16 +46,20 @@ StatusOr<Fd> OpenRoot(const std::string& root) {
 bool IsFile(const std::string& name) { return access(name.c_str(), F_OK) == 0; }
 
 // The policy that a file or a name stands for.
-std::optional<policy::ResolvedPolicy> ResolveOne(const std::string& what, const PolicyArgs& args, PolicyOutput& io) {
+std::optional<policy::ResolvedPolicy> ResolveOne(const std::string& what, const PolicyArgs& args,
+                                                 PolicyOutput& io) {
     const bool is_file = IsFile(what);
-    LoadedPolicies loaded = LoadPolicies(is_file ? std::vector<std::string>{what} : std::vector<std::string>{}, args.with, args.dir);
+    LoadedPolicies loaded = LoadPolicies(
+        is_file ? std::vector<std::string>{what} : std::vector<std::string>{}, args.with, args.dir);
     if (Unusable(loaded, io)) return std::nullopt;
     if (is_file && loaded.policies.size() != 1) {
-        absl::StrAppend(&io.err, what, ": ", loaded.policies.size(), " policies in this file; give it with --with, and the name of one with --policy\n");
+        absl::StrAppend(&io.err, what, ": ", loaded.policies.size(),
+                        " policies in this file; give it with --with, and the name of one with --policy\n");
         return std::nullopt;
     }
     std::vector<Diagnostic> diagnostics;
-    std::optional<policy::ResolvedPolicy> resolved = loaded.library.Resolve(is_file ? loaded.policies[0].name : what, diagnostics);
+    std::optional<policy::ResolvedPolicy> resolved =
+        loaded.library.Resolve(is_file ? loaded.policies[0].name : what, diagnostics);
     Print(diagnostics, io.err);
     return resolved;
 }
@@ -64,7 +68,9 @@ std::string DecisionJson(const policy::TestCase& question, const policy::Decisio
     std::vector<std::string> notes;
     for (const std::string& note : d.notes) notes.push_back(JsonString(note));
     JsonObject object;
-    object.Add("operation", std::string(policy::CaseName(question.kind))).Add("asked", question.object).Add("object", d.object);
+    object.Add("operation", std::string(policy::CaseName(question.kind)))
+        .Add("asked", question.object)
+        .Add("object", d.object);
     if (question.uid) object.Add("uid", *question.uid);
     static constexpr const char* kVerdicts[] = {"allow", "observe", "deny", "kill-process", "kill-sandbox"};
     return object.Add("allowed", d.allowed)
@@ -83,10 +89,13 @@ std::string DecisionJson(const policy::TestCase& question, const policy::Decisio
 
 std::string DecisionText(const policy::TestCase& question, const policy::Decision& d) {
     static constexpr const char* kVerdicts[] = {"allow", "observe", "deny", "kill-process", "kill-sandbox"};
-    std::string text = absl::StrCat(d.allowed ? "allowed" : "refused", "  ", policy::CaseName(question.kind), " ", question.object);
+    std::string text = absl::StrCat(d.allowed ? "allowed" : "refused", "  ", policy::CaseName(question.kind),
+                                    " ", question.object);
     if (question.uid) absl::StrAppend(&text, " as uid ", *question.uid);
     absl::StrAppend(&text, "\n  ", d.reason, "\n");
-    if (!d.allowed) absl::StrAppend(&text, "  violation: ", kVerdicts[d.violation], d.enforced ? "" : " (not enforced)", "\n");
+    if (!d.allowed)
+        absl::StrAppend(&text, "  violation: ", kVerdicts[d.violation], d.enforced ? "" : " (not enforced)",
+                        "\n");
     for (const std::string& note : d.notes) absl::StrAppend(&text, "  note: ", note, "\n");
     return text;
 }
@@ -94,7 +103,9 @@ std::string DecisionText(const policy::TestCase& question, const policy::Decisio
 std::string ResolutionsText(const policy::CompiledPolicy& compiled) {
     std::string text;
     for (const policy::Resolution& r : compiled.resolutions) {
-        absl::StrAppend(&text, "  ", policy::ToString(r.at), ": ", r.pattern, r.target.empty() ? absl::StrCat(" ", r.note) : absl::StrCat(" also covers ", r.target), "\n");
+        absl::StrAppend(
+            &text, "  ", policy::ToString(r.at), ": ", r.pattern,
+            r.target.empty() ? absl::StrCat(" ", r.note) : absl::StrCat(" also covers ", r.target), "\n");
     }
     return text.empty() ? text : absl::StrCat("links:\n", text);
 }
@@ -102,7 +113,13 @@ std::string ResolutionsText(const policy::CompiledPolicy& compiled) {
 std::string ExplainJson(const policy::Judge& judge, const std::vector<std::string>& decisions) {
     std::vector<std::string> links, bases;
     for (const policy::Resolution& r : judge.compiled().resolutions) {
-        links.push_back(JsonObject().Add("pattern", r.pattern).Add("target", r.target).Add("note", r.note).Add("file", r.at.file).Add("line", r.at.line).Done());
+        links.push_back(JsonObject()
+                            .Add("pattern", r.pattern)
+                            .Add("target", r.target)
+                            .Add("note", r.note)
+                            .Add("file", r.at.file)
+                            .Add("line", r.at.line)
+                            .Done());
     }
     for (const std::string& base : judge.policy().bases) bases.push_back(JsonString(base));
     return JsonObject()
@@ -122,17 +139,20 @@ void CheckResolved(const LoadedPolicies& loaded, std::vector<Diagnostic>& out) {
         if (!resolved) continue;
         for (Diagnostic& warning : policy::Lint(document, *resolved)) out.push_back(std::move(warning));
         StatusOr<policy::Judge> judge = policy::Judge::Create(*resolved);
-        if (!judge.ok()) out.push_back({Severity::kError, document.at, std::string(judge.status().message())});
+        if (!judge.ok())
+            out.push_back({Severity::kError, document.at, std::string(judge.status().message())});
     }
     for (const policy::PolicyTest& test : loaded.tests) {
-        if (!test.policy.text.empty()) (void)loaded.library.Resolve(test.policy.text, out);  // the error is what is wanted
+        if (!test.policy.text.empty())
+            (void)loaded.library.Resolve(test.policy.text, out);  // the error is what is wanted
     }
 }
 
-int RunCases(const std::string& name, const std::vector<policy::TestCase>& cases, const LoadedPolicies& loaded, int root_fd,
-             std::vector<std::string>& json, PolicyOutput& io) {
+int RunCases(const std::string& name, const std::vector<policy::TestCase>& cases,
+             const LoadedPolicies& loaded, int root_fd, std::vector<std::string>& json, PolicyOutput& io) {
     StatusOr<policy::ResolvedPolicy> resolved = loaded.library.Resolve(name);
-    StatusOr<policy::Judge> judge = resolved.ok() ? policy::Judge::Create(*std::move(resolved), root_fd) : resolved.status();
+    StatusOr<policy::Judge> judge =
+        resolved.ok() ? policy::Judge::Create(*std::move(resolved), root_fd) : resolved.status();
     if (!judge.ok()) {
         absl::StrAppend(&io.err, name, ": ", judge.status().message(), "\n");
         return kPolicyUsage;
@@ -140,10 +160,16 @@ int RunCases(const std::string& name, const std::vector<policy::TestCase>& cases
     int failed = 0;
     for (const policy::CaseResult& result : judge->Run(cases)) {
         failed += result.passed ? 0 : 1;
-        json.push_back(JsonObject().Add("policy", name).Add("passed", result.passed).AddRaw("decision", DecisionJson(result.test, result.decision)).Done());
+        json.push_back(JsonObject()
+                           .Add("policy", name)
+                           .Add("passed", result.passed)
+                           .AddRaw("decision", DecisionJson(result.test, result.decision))
+                           .Done());
         if (result.passed) continue;
-        absl::StrAppend(&io.out, policy::ToString(result.test.at), ": failed: ", policy::CaseName(result.test.kind), " ", result.test.object, " should be ",
-                        result.test.expect_allowed ? "allowed" : "refused", ", but ", result.decision.reason, "\n");
+        absl::StrAppend(&io.out, policy::ToString(result.test.at),
+                        ": failed: ", policy::CaseName(result.test.kind), " ", result.test.object,
+                        " should be ", result.test.expect_allowed ? "allowed" : "refused", ", but ",
+                        result.decision.reason, "\n");
     }
     absl::StrAppend(&io.out, name, ": ", cases.size() - failed, " passed, ", failed, " failed\n");
     return failed == 0 ? kPolicyOk : kPolicyFindings;
@@ -162,10 +188,16 @@ int PolicyCheck(const PolicyArgs& args, PolicyOutput& io) {
         json.push_back(DiagnosticJson(d));
     }
     if (args.json) {
-        io.out = JsonObject().Add("errors", errors).Add("warnings", warnings).AddRaw("diagnostics", JsonArray(json)).Done() + "\n";
+        io.out = JsonObject()
+                     .Add("errors", errors)
+                     .Add("warnings", warnings)
+                     .AddRaw("diagnostics", JsonArray(json))
+                     .Done() +
+                 "\n";
     } else {
         Print(found, io.out);
-        absl::StrAppend(&io.out, loaded.policies.size(), " policies, ", errors, " errors, ", warnings, " warnings\n");
+        absl::StrAppend(&io.out, loaded.policies.size(), " policies, ", errors, " errors, ", warnings,
+                        " warnings\n");
     }
     return errors > 0 || (args.strict && warnings > 0) ? kPolicyFindings : kPolicyOk;
 }
@@ -174,7 +206,8 @@ int PolicyExplain(const PolicyArgs& args, PolicyOutput& io) {
     std::optional<policy::ResolvedPolicy> resolved = ResolveOne(args.policy, args, io);
     if (!resolved) return kPolicyUsage;
     StatusOr<Fd> root = OpenRoot(args.root);
-    StatusOr<policy::Judge> judge = root.ok() ? policy::Judge::Create(*std::move(resolved), root->get()) : root.status();
+    StatusOr<policy::Judge> judge =
+        root.ok() ? policy::Judge::Create(*std::move(resolved), root->get()) : root.status();
     if (!judge.ok()) {
         absl::StrAppend(&io.err, judge.status().message(), "\n");
         return kPolicyUsage;
@@ -233,8 +266,15 @@ int PolicyDiff(const PolicyArgs& args, PolicyOutput& io) {
     }
     std::vector<std::string> json;
     for (const policy::Change& c : *changes) {
-        json.push_back(JsonObject().Add("becomes", c.becomes_allowed ? "allowed" : "refused").Add("what", c.what).Add("object", c.object).Add("rule", c.rule)
-                           .Add("file", c.at.file).Add("line", c.at.line).Add("column", c.at.column).Done());
+        json.push_back(JsonObject()
+                           .Add("becomes", c.becomes_allowed ? "allowed" : "refused")
+                           .Add("what", c.what)
+                           .Add("object", c.object)
+                           .Add("rule", c.rule)
+                           .Add("file", c.at.file)
+                           .Add("line", c.at.line)
+                           .Add("column", c.at.column)
+                           .Done());
         if (args.json) continue;
         absl::StrAppend(&io.out, c.becomes_allowed ? "+ allowed  " : "- refused  ", c.what, " ", c.object);
         if (!c.rule.empty()) absl::StrAppend(&io.out, "  by '", c.rule, "' (", policy::ToString(c.at), ")");

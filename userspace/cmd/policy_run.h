@@ -17,14 +17,14 @@ inline constexpr int kPolicyFindings = 1;
 inline constexpr int kPolicyUsage = 2;
 
 struct PolicyArgs {
-    std::vector<std::string> files; // check, test; diff: exactly two
-    std::string policy;             // explain: a file or a name
-    std::vector<std::string> with;  // files that `extends` may name
+    std::vector<std::string> files;  // check, test; diff: exactly two
+    std::string policy;              // explain: a file or a name
+    std::vector<std::string> with;   // files that `extends` may name
     std::string dir = "/etc/stockade/policies.d";
-    std::string root = "/"; // whose symbolic links are followed; empty = none are
+    std::string root = "/";  // whose symbolic links are followed; empty = none are
     bool json = false;
-    bool strict = false; // check: warnings are findings
-    std::vector<policy::TestCase> questions; // explain
+    bool strict = false;                      // check: warnings are findings
+    std::vector<policy::TestCase> questions;  // explain
 };
 
 struct PolicyOutput {

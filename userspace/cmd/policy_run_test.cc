@@ -20,7 +20,8 @@ std::string Shipped(const std::string& name) {
     return absl::StrCat(source == nullptr ? "." : source, "/rules/policies/", name, ".yaml");
 }
 
-const char* const kShipped[] = {"python-tool", "node-tool", "build-tool", "shell-tool", "networkless", "deny-all"};
+const char* const kShipped[] = {"python-tool", "node-tool",   "build-tool",
+                                "shell-tool",  "networkless", "deny-all"};
 
 class PolicyRunTest : public testing::Test {
   protected:
@@ -33,9 +34,12 @@ class PolicyRunTest : public testing::Test {
     }
     void TearDown() override { std::filesystem::remove_all(dir_); }
 
-    std::string Write(const std::string& name, const std::string& policy, const std::string& spec, const std::string& rest = "") {
+    std::string Write(const std::string& name, const std::string& policy, const std::string& spec,
+                      const std::string& rest = "") {
         const std::string path = (dir_ / name).string();
-        std::ofstream(path) << "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: " << policy << "}\nspec: " << spec << "\n" << rest;
+        std::ofstream(path) << "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: " << policy
+                            << "}\nspec: " << spec << "\n"
+                            << rest;
         return path;
     }
 
@@ -57,7 +61,8 @@ TEST_F(PolicyRunTest, ShippedPoliciesHaveNoFindingsAndPassTheirCases) {
 }
 
 TEST_F(PolicyRunTest, CheckShowsAllErrorsOfAllFiles) {
-    args_.files = {Write("a.yaml", "a", "{mode: x}"), Write("b.yaml", "b", "{extends: [aa]}"), (dir_ / "absent.yaml").string()};
+    args_.files = {Write("a.yaml", "a", "{mode: x}"), Write("b.yaml", "b", "{extends: [aa]}"),
+                   (dir_ / "absent.yaml").string()};
     EXPECT_EQ(PolicyCheck(args_, io_), kPolicyFindings);
     EXPECT_THAT(io_.out, HasSubstr("a.yaml:4:14: error: unknown mode 'x'"));
     EXPECT_THAT(io_.out, HasSubstr("b.yaml:4:18: error: extends the unknown policy 'aa'"));
@@ -72,7 +77,8 @@ TEST_F(PolicyRunTest, WarningsAreFindingsOnlyWhenStrict) {
     args_.json = true;
     io_ = {};
     PolicyCheck(args_, io_);
-    EXPECT_THAT(io_.out, StartsWith("{\"errors\":0,\"warnings\":2,\"diagnostics\":[{\"severity\":\"warning\""));
+    EXPECT_THAT(io_.out,
+                StartsWith("{\"errors\":0,\"warnings\":2,\"diagnostics\":[{\"severity\":\"warning\""));
 }
 
 TEST_F(PolicyRunTest, ExplainByFileAndByName) {
@@ -105,9 +111,11 @@ TEST_F(PolicyRunTest, ExplainExtendsAFileGivenWithIt) {
 }
 
 TEST_F(PolicyRunTest, ATestThatFailsIsAFindingWithItsLine) {
-    args_.files = {Write("a.yaml", "a", "{files: {read: [/a]}}", "tests:\n  allow: [{read: /a}, {read: /b}]\n")};
+    args_.files = {
+        Write("a.yaml", "a", "{files: {read: [/a]}}", "tests:\n  allow: [{read: /a}, {read: /b}]\n")};
     EXPECT_EQ(PolicyTestCases(args_, io_), kPolicyFindings);
-    EXPECT_THAT(io_.out, HasSubstr("a.yaml:6:23: failed: read /b should be allowed, but no rule of files allows /b"));
+    EXPECT_THAT(io_.out,
+                HasSubstr("a.yaml:6:23: failed: read /b should be allowed, but no rule of files allows /b"));
     EXPECT_THAT(io_.out, HasSubstr("a: 1 passed, 1 failed"));
     args_.files = {Write("b.yaml", "b", "{}")};
     EXPECT_EQ(PolicyTestCases(args_, io_), kPolicyUsage) << "nothing tested is no success";

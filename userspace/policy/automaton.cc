@@ -41,8 +41,9 @@ class AutomatonBuilder {
         for (const PathPattern& pattern : patterns_) {
             std::vector<uint32_t>& ids = token_ids_.emplace_back();
             for (const Token& token : pattern.tokens) {
-                ids.push_back(token.kind == TokenKind::kGlob ? out_.globs_.Intern(token.glob)
-                              : token.kind == TokenKind::kLiteral ? InternLiteral(token.literal) : 0);
+                ids.push_back(token.kind == TokenKind::kGlob      ? out_.globs_.Intern(token.glob)
+                              : token.kind == TokenKind::kLiteral ? InternLiteral(token.literal)
+                                                                  : 0);
             }
         }
         for (const Glob& glob : extra) out_.globs_.Intern(glob);
@@ -97,7 +98,8 @@ class AutomatonBuilder {
         auto found = index_.find(items);
         if (found != index_.end()) return found->second;
         if (out_.states_.size() > kMaxStates || work_ > kMaxWork) {
-            return absl::ResourceExhaustedError(absl::StrCat("the patterns need more than ", kMaxStates, " states"));
+            return absl::ResourceExhaustedError(
+                absl::StrCat("the patterns need more than ", kMaxStates, " states"));
         }
         const auto number = static_cast<uint32_t>(out_.states_.size());
         Automaton::State& state = out_.states_.emplace_back();
@@ -123,10 +125,18 @@ class AutomatonBuilder {
             const uint32_t p = Automaton::PatternOf(item), i = Automaton::PositionOf(item);
             if (i == patterns_[p].tokens.size()) continue;
             switch (patterns_[p].tokens[i].kind) {
-                case TokenKind::kGlobStar: AddItem(out.any, p, i); break;
-                case TokenKind::kStar: AddItem(out.any, p, i + 1); break;
-                case TokenKind::kLiteral: AddItem(out.by_literal[token_ids_[p][i]], p, i + 1); break;
-                case TokenKind::kGlob: AddItem(out.by_glob[token_ids_[p][i]], p, i + 1); break;
+                case TokenKind::kGlobStar:
+                    AddItem(out.any, p, i);
+                    break;
+                case TokenKind::kStar:
+                    AddItem(out.any, p, i + 1);
+                    break;
+                case TokenKind::kLiteral:
+                    AddItem(out.by_literal[token_ids_[p][i]], p, i + 1);
+                    break;
+                case TokenKind::kGlob:
+                    AddItem(out.by_glob[token_ids_[p][i]], p, i + 1);
+                    break;
             }
         }
         return out;
@@ -175,7 +185,7 @@ class AutomatonBuilder {
     Automaton& out_;
     size_t work_ = 0;
     std::map<std::string, uint32_t> literal_ids_;
-    std::vector<const std::string*> literals_; // keys of literal_ids_
+    std::vector<const std::string*> literals_;  // keys of literal_ids_
     std::vector<std::vector<uint32_t>> token_ids_;
     absl::flat_hash_map<Items, uint32_t> index_;
 };

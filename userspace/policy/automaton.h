@@ -33,12 +33,12 @@ class Automaton {
         uint32_t to = kDead;
     };
     struct State {
-        std::vector<uint32_t> items;  // pattern << 8 | position, sorted
-        std::vector<uint32_t> finals; // patterns that end here, sorted
-        std::vector<Edge> edges;      // by name; win over everything below
-        int glob_set = kNoSet;        // index into globs().set()
-        std::vector<uint32_t> glob_to; // target by class; [0] unused
-        uint32_t other = kDead;       // target of any other name
+        std::vector<uint32_t> items;    // pattern << 8 | position, sorted
+        std::vector<uint32_t> finals;   // patterns that end here, sorted
+        std::vector<Edge> edges;        // by name; win over everything below
+        int glob_set = kNoSet;          // index into globs().set()
+        std::vector<uint32_t> glob_to;  // target by class; [0] unused
+        uint32_t other = kDead;         // target of any other name
     };
 
     // `extra` are globs that the caller wants byte classes for beside those of the patterns (the
@@ -48,7 +48,7 @@ class Automaton {
                                      absl::Span<const Glob> extra = {},
                                      std::vector<size_t>* culprits = nullptr);
 
-    size_t size() const { return states_.size(); } // kDead included
+    size_t size() const { return states_.size(); }  // kDead included
     const State& state(uint32_t index) const { return states_[index]; }
     GlobRows& globs() { return globs_; }
     const GlobRows& globs() const { return globs_; }

@@ -10,12 +10,14 @@ namespace stockade::policy {
 namespace {
 
 std::string Ports(const std::vector<PortRange>& ports) {
-    return absl::StrJoin(ports, ",", [](std::string* out, const PortRange& p) { absl::StrAppend(out, p.first, "-", p.last); });
+    return absl::StrJoin(
+        ports, ",", [](std::string* out, const PortRange& p) { absl::StrAppend(out, p.first, "-", p.last); });
 }
 
 std::string RuleLine(absl::string_view list, const NetworkRule& rule) {
-    return absl::StrCat(list, " ", static_cast<int>(rule.kind), " ", absl::CHexEscape(rule.text), " ", rule.family, "/", rule.bits, " ",
-                        rule.hi, " ", rule.lo, " ", rule.abstract, " ", Ports(rule.ports));
+    return absl::StrCat(list, " ", static_cast<int>(rule.kind), " ", absl::CHexEscape(rule.text), " ",
+                        rule.family, "/", rule.bits, " ", rule.hi, " ", rule.lo, " ", rule.abstract, " ",
+                        Ports(rule.ports));
 }
 
 }  // namespace
@@ -23,7 +25,8 @@ std::string RuleLine(absl::string_view list, const NetworkRule& rule) {
 std::string CanonicalText(const ResolvedPolicy& policy) {
     std::vector<std::string> lines;
     for (const PathRule& rule : policy.paths) {
-        lines.push_back(absl::StrCat("path ", absl::CHexEscape(rule.pattern), " ", rule.allow, " ", rule.deny, " ", rule.layer));
+        lines.push_back(absl::StrCat("path ", absl::CHexEscape(rule.pattern), " ", rule.allow, " ", rule.deny,
+                                     " ", rule.layer));
     }
     for (const NetworkRule& rule : policy.network) lines.push_back(RuleLine("network", rule));
     for (const PortEntry& p : policy.loopback) lines.push_back(absl::StrCat("loopback ", Ports({p.ports})));
@@ -34,12 +37,14 @@ std::string CanonicalText(const ResolvedPolicy& policy) {
         for (const NetworkRule& rule : rules) lines.push_back(RuleLine(absl::StrCat("uid ", uid), rule));
     }
     for (int s = 0; s < SK_SECTION_SLOTS; ++s) {
-        lines.push_back(absl::StrCat("section ", s, " ", policy.violation[s], " ", policy.record[s], " ", policy.present[s]));
+        lines.push_back(absl::StrCat("section ", s, " ", policy.violation[s], " ", policy.record[s], " ",
+                                     policy.present[s]));
     }
     std::sort(lines.begin(), lines.end());
     lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
-    return absl::StrCat("stockade.dev/v1 ", absl::CHexEscape(policy.name), "\nmode ", policy.mode, " entered ", policy.entered, " grants ",
-                        policy.grants, " layers ", policy.layers, " uids ", policy.has_uids, " deny_all ", policy.deny_all, "\n",
+    return absl::StrCat("stockade.dev/v1 ", absl::CHexEscape(policy.name), "\nmode ", policy.mode,
+                        " entered ", policy.entered, " grants ", policy.grants, " layers ", policy.layers,
+                        " uids ", policy.has_uids, " deny_all ", policy.deny_all, "\n",
                         absl::StrJoin(lines, "\n"), "\n");
 }
 

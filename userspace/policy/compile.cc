@@ -34,31 +34,35 @@ void FillHead(const ResolvedPolicy& policy, sk_policy_head& head) {
 
 uint64_t IdOf(absl::string_view canonical, const std::vector<Resolution>& resolutions) {
     std::string text(canonical);
-    for (const Resolution& r : resolutions) absl::StrAppend(&text, "resolved ", r.pattern, " -> ", r.target, "\n");
+    for (const Resolution& r : resolutions)
+        absl::StrAppend(&text, "resolved ", r.pattern, " -> ", r.target, "\n");
     const std::array<uint8_t, 32> digest = Sha256(text);
     uint64_t id = 0;
     for (int i = 0; i < 8; ++i) id = id << 8 | digest[i];
     return id;
 }
 
-std::vector<LandlockRule> LandlockRules(const ResolvedPolicy& policy, const std::vector<ExpandedRule>& rules) {
+std::vector<LandlockRule> LandlockRules(const ResolvedPolicy& policy,
+                                        const std::vector<ExpandedRule>& rules) {
     std::vector<LandlockRule> out;
     for (const ExpandedRule& expanded : rules) {
         const PathRule& rule = policy.paths[expanded.rule];
-        out.push_back({rule.allow | rule.deny, rule.deny != 0, expanded.pattern.ToText(), expanded.pattern.LiteralPrefix(),
-                       expanded.pattern.IsExact(), rule.layer});
+        out.push_back({rule.allow | rule.deny, rule.deny != 0, expanded.pattern.ToText(),
+                       expanded.pattern.LiteralPrefix(), expanded.pattern.IsExact(), rule.layer});
     }
     return out;
 }
 
-StatusOr<std::vector<sk_cell>> Assemble(sk_policy_head head, const PathTable& paths, const TableBuilder::Table& table) {
+StatusOr<std::vector<sk_cell>> Assemble(sk_policy_head head, const PathTable& paths,
+                                        const TableBuilder::Table& table) {
     head.edge_cell = kFixedCells;
     head.edge_mask = table.mask;
     head.glob_cell = head.edge_cell + (table.mask + 1) / SK_BUCKETS_PER_CELL;
     head.glob_rows = static_cast<uint32_t>(paths.rows.size());
     const size_t total = head.glob_cell + paths.rows.size();
     if (total > SK_POLICY_MAX_CELLS) {
-        return absl::ResourceExhaustedError(absl::StrCat("the policy needs ", total, " cells, more than ", SK_POLICY_MAX_CELLS));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("the policy needs ", total, " cells, more than ", SK_POLICY_MAX_CELLS));
     }
     std::vector<sk_cell> cells(total);
     std::memset(cells.data(), 0, total * sizeof(sk_cell));
@@ -73,7 +77,8 @@ StatusOr<std::vector<sk_cell>> Assemble(sk_policy_head head, const PathTable& pa
 
 }  // namespace
 
-StatusOr<CompiledPolicy> Compile(const ResolvedPolicy& policy, const sk_hash_keys& keys, const CompileOptions& options) {
+StatusOr<CompiledPolicy> Compile(const ResolvedPolicy& policy, const sk_hash_keys& keys,
+                                 const CompileOptions& options) {
     CompiledPolicy out;
     out.name = policy.name;
     const std::string canonical = CanonicalText(policy);

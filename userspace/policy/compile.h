@@ -28,12 +28,12 @@ struct CompileOptions {
 // What the Landlock layer starts from: one path rule, symbolic links already followed. A domain
 // that contains the policy allows `ops` beneath literal_prefix (or on it alone, if is_exact).
 struct LandlockRule {
-    uint32_t ops = 0; // SK_OP_* bits
+    uint32_t ops = 0;  // SK_OP_* bits
     bool deny = false;
     std::string pattern;
-    std::string literal_prefix; // longest leading part without wildcards; "/" if there is none
-    bool is_exact = false;      // the pattern has no wildcards: literal_prefix is all of it
-    uint32_t layer = 0;         // an operation needs a rule of every layer
+    std::string literal_prefix;  // longest leading part without wildcards; "/" if there is none
+    bool is_exact = false;       // the pattern has no wildcards: literal_prefix is all of it
+    uint32_t layer = 0;          // an operation needs a rule of every layer
 };
 
 // A pattern whose literal part led elsewhere, and where.
@@ -41,7 +41,7 @@ struct Resolution {
     std::string pattern;
     std::string target;
     Position at;
-    std::string note; // why a link was not followed; target is empty then
+    std::string note;  // why a link was not followed; target is empty then
 };
 
 struct CompileStats {
@@ -53,7 +53,7 @@ struct CompileStats {
 
 struct CompiledPolicy {
     std::string name;
-    std::string hash_hex; // SHA-256 of the canonical document
+    std::string hash_hex;  // SHA-256 of the canonical document
     // First 8 bytes of SHA-256 of the canonical document and its resolutions: equal ids mean
     // equal verdicts (under the same keys). Also in the head cell.
     uint64_t id = 0;

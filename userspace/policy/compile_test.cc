@@ -34,7 +34,10 @@ PathRule Rule(const std::string& pattern, uint32_t allow, uint32_t deny = 0) {
 }
 
 ResolvedPolicy Parsed(const std::string& spec) {
-    ParseResult parsed = ParseFiles({{"t.yaml", absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec: ", spec, "\n")}});
+    ParseResult parsed = ParseFiles(
+        {{"t.yaml",
+          absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec: ", spec,
+                       "\n")}});
     EXPECT_FALSE(HasErrors(parsed.diagnostics)) << ToString(parsed.diagnostics.at(0));
     PolicyLibrary library;
     std::vector<Diagnostic> diagnostics;
@@ -58,13 +61,16 @@ Built Build(const ResolvedPolicy& policy, int root_fd = -1) {
 }
 
 TEST(Compile, HeadAndLayoutAreWhatTheWireSays) {
-    const Built b = Build(Parsed("{mode: observe, violation: kill-sandbox, exec: {violation: deny}, network: {uids: {}}, grants: [mount], entered: enforce, record: {files: first}}"));
+    const Built b =
+        Build(Parsed("{mode: observe, violation: kill-sandbox, exec: {violation: deny}, network: {uids: {}}, "
+                     "grants: [mount], entered: enforce, record: {files: first}}"));
     const sk_policy_head& head = b.view().head();
     EXPECT_EQ(head.magic, SK_POLICY_MAGIC);
     EXPECT_EQ(head.abi, uint32_t{SK_POLICY_ABI});
     EXPECT_EQ(head.id, b.compiled.id);
     EXPECT_EQ(head.grants, uint64_t{1} << SK_GRANT_MOUNT);
-    EXPECT_EQ(head.flags & (SK_POLICY_HAS_EXEC | SK_POLICY_HAS_FILES | SK_POLICY_HAS_NETWORK), SK_POLICY_HAS_EXEC | SK_POLICY_HAS_NETWORK);
+    EXPECT_EQ(head.flags & (SK_POLICY_HAS_EXEC | SK_POLICY_HAS_FILES | SK_POLICY_HAS_NETWORK),
+              SK_POLICY_HAS_EXEC | SK_POLICY_HAS_NETWORK);
     EXPECT_EQ(head.mode, SK_MODE_OBSERVE);
     EXPECT_EQ(head.entered, SK_VERDICT_ALLOW);
     EXPECT_EQ(head.violation[SK_SECTION_EXEC], SK_VERDICT_DENY);
@@ -75,11 +81,14 @@ TEST(Compile, HeadAndLayoutAreWhatTheWireSays) {
     EXPECT_EQ(head.glob_cell, head.edge_cell + (head.edge_mask + 1) / 4);
     EXPECT_EQ(b.compiled.cells.size(), head.glob_cell + head.glob_rows);
     EXPECT_EQ(b.compiled.hash_hex.size(), 64u);
-    EXPECT_EQ(b.compiled.hash_hex.substr(0, 4), absl::StrCat(absl::Hex(head.id >> 48, absl::kZeroPad4))) << "no links, so the id is the hash's start";
+    EXPECT_EQ(b.compiled.hash_hex.substr(0, 4), absl::StrCat(absl::Hex(head.id >> 48, absl::kZeroPad4)))
+        << "no links, so the id is the hash's start";
 }
 
 TEST(Compile, EveryEntryIsFoundUnderItsOwnBucketOnly) {
-    const Built b = Build(Parsed("{files: {read: [/a/**, /b/*.c, \"**/x*\"]}, network: {allow: [{cidr: 10.0.0.0/8, ports: [1-500]}]}}"));
+    const Built b =
+        Build(Parsed("{files: {read: [/a/**, /b/*.c, \"**/x*\"]}, network: {allow: [{cidr: 10.0.0.0/8, "
+                     "ports: [1-500]}]}}"));
     const sk_policy_head& head = b.view().head();
     size_t entries = 0;
     for (uint32_t bucket = 0; bucket <= head.edge_mask; ++bucket) {
@@ -106,7 +115,9 @@ TEST(Compile, KeysHideTheTableAndDoNotChangeVerdictsOrIds) {
 }
 
 TEST(Compile, OperationsOfTheLists) {
-    const Built b = Build(Parsed("{extends: [], exec: {allow: [/p], libraries: [/l], deny: [/d]}, files: {read: [/r, /d], write: [/w], deny: [/x]}, network: {allow: [{unix: /s}, {unix: /x}]}}"));
+    const Built b =
+        Build(Parsed("{extends: [], exec: {allow: [/p], libraries: [/l], deny: [/d]}, files: {read: [/r, "
+                     "/d], write: [/w], deny: [/x]}, network: {allow: [{unix: /s}, {unix: /x}]}}"));
     EXPECT_TRUE(b.Allows("/p", SK_OP_EXEC) && b.Allows("/p", SK_OP_MAP));
     EXPECT_FALSE(b.Allows("/p", SK_OP_READ));
     EXPECT_TRUE(b.Allows("/l", SK_OP_MAP));
@@ -122,7 +133,8 @@ TEST(Compile, OperationsOfTheLists) {
 }
 
 TEST(Compile, DenyBelowIsSetWhereARenameWouldMoveADeny) {
-    const Built b = Build(PolicyOf({Rule("/**", SK_OP_WRITE), Rule("/a/b/secret", 0, SK_OP_WRITE), Rule("**/.ssh/**", 0, SK_OP_READ), Rule("**/x/y", 0, SK_OP_WRITE)}));
+    const Built b = Build(PolicyOf({Rule("/**", SK_OP_WRITE), Rule("/a/b/secret", 0, SK_OP_WRITE),
+                                    Rule("**/.ssh/**", 0, SK_OP_READ), Rule("**/x/y", 0, SK_OP_WRITE)}));
     const auto below = [&](const char* path) { return EvaluatePath(b.view(), path).deny_below; };
     EXPECT_TRUE(below("/a"));
     EXPECT_TRUE(below("/a/b"));
@@ -133,7 +145,9 @@ TEST(Compile, DenyBelowIsSetWhereARenameWouldMoveADeny) {
 }
 
 TEST(Compile, WholeAddressSpaces) {
-    const Built b = Build(Parsed("{network: {allow: [{cidr: 0.0.0.0/0, ports: [443]}, {cidr: \"::/0\", ports: [80]}, {cidr: \"2001:db8::/33\"}]}}"));
+    const Built b =
+        Build(Parsed("{network: {allow: [{cidr: 0.0.0.0/0, ports: [443]}, {cidr: \"::/0\", ports: [80]}, "
+                     "{cidr: \"2001:db8::/33\"}]}}"));
     EXPECT_TRUE(EvaluateConnect(b.view(), 0, {4, 0, 0xc0000201, 443}));
     EXPECT_FALSE(EvaluateConnect(b.view(), 0, {4, 0, 0xc0000201, 80}));
     EXPECT_TRUE(EvaluateConnect(b.view(), 0, {6, 1, 2, 80}));
@@ -143,7 +157,9 @@ TEST(Compile, WholeAddressSpaces) {
 }
 
 TEST(Compile, ListedUidsHaveTheirOwnRulesOnly) {
-    const Built b = Build(Parsed("{network: {allow: [{cidr: 10.0.0.0/8}], uids: {7: [{cidr: 192.0.2.0/24}]}, loopback: [80], host: [90], bind: [22]}}"));
+    const Built b =
+        Build(Parsed("{network: {allow: [{cidr: 10.0.0.0/8}], uids: {7: [{cidr: 192.0.2.0/24}]}, loopback: "
+                     "[80], host: [90], bind: [22]}}"));
     EXPECT_TRUE(EvaluateConnect(b.view(), 0, {4, 0, 0x0a000001, 1}));
     EXPECT_FALSE(EvaluateConnect(b.view(), 7, {4, 0, 0x0a000001, 1}));
     EXPECT_TRUE(EvaluateConnect(b.view(), 7, {4, 0, 0xc0000201, 1}));
@@ -161,10 +177,17 @@ TEST(Compile, ListedUidsHaveTheirOwnRulesOnly) {
 
 TEST(Compile, BoundsAreAnswers) {
     const sk_hash_keys keys = TestKeys();
-    EXPECT_THAT(std::string(Compile(Parsed("{network: {allow: [{cidr: 10.0.0.0/8, ports: [1-5000]}]}}"), keys).status().message()), HasSubstr("more than 4096"));
+    EXPECT_THAT(std::string(Compile(Parsed("{network: {allow: [{cidr: 10.0.0.0/8, ports: [1-5000]}]}}"), keys)
+                                .status()
+                                .message()),
+                HasSubstr("more than 4096"));
     std::string prefixes;
-    for (int bits = 0; bits < 25; ++bits) absl::StrAppend(&prefixes, bits ? ", " : "", "{cidr: 0.0.0.0/", bits, "}");
-    EXPECT_THAT(std::string(Compile(Parsed(absl::StrCat("{network: {allow: [", prefixes, "]}}")), keys).status().message()), HasSubstr("more than 24 different prefix lengths"));
+    for (int bits = 0; bits < 25; ++bits)
+        absl::StrAppend(&prefixes, bits ? ", " : "", "{cidr: 0.0.0.0/", bits, "}");
+    EXPECT_THAT(
+        std::string(
+            Compile(Parsed(absl::StrCat("{network: {allow: [", prefixes, "]}}")), keys).status().message()),
+        HasSubstr("more than 24 different prefix lengths"));
 }
 
 TEST(Compile, PatternsThatMultiplyAreRefusedByName) {
@@ -186,7 +209,8 @@ TEST(Compile, AThousandPatternsTakeLessThanASecond) {
     PairGenerator random(4);
     std::vector<PathRule> rules;
     for (int i = 0; i < 1000; ++i) {
-        const char* const forms[] = {"/usr/lib/p%/**", "/etc/d%/conf", "/opt/t%/*.so", "**/name%", "**/*.x%", "/srv/*/f%"};
+        const char* const forms[] = {"/usr/lib/p%/**", "/etc/d%/conf", "/opt/t%/*.so",
+                                     "**/name%",       "**/*.x%",      "/srv/*/f%"};
         std::string pattern = forms[i % 6];
         pattern.replace(pattern.find('%'), 1, absl::StrCat(i));
         rules.push_back(Rule(pattern, 1 + random.Below(15)));
@@ -195,7 +219,8 @@ TEST(Compile, AThousandPatternsTakeLessThanASecond) {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     const Built b = Build(PolicyOf(rules));
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-    const double seconds = static_cast<double>(after.tv_sec - before.tv_sec) + static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e9;
+    const double seconds = static_cast<double>(after.tv_sec - before.tv_sec) +
+                           static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e9;
     RecordProperty("milliseconds", static_cast<int>(seconds * 1000));
     RecordProperty("cells", static_cast<int>(b.compiled.cells.size()));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -225,14 +250,18 @@ class LinksTest : public testing::Test {
         root_ = *std::move(root);
     }
     void TearDown() override { std::filesystem::remove_all(dir_); }
-    bool WriteFile(const std::string& name) const { return Fd::Open((dir_ / name).string(), O_CREAT | O_WRONLY, 0644).ok(); }
+    bool WriteFile(const std::string& name) const {
+        return Fd::Open((dir_ / name).string(), O_CREAT | O_WRONLY, 0644).ok();
+    }
 
     std::filesystem::path dir_;
     Fd root_;
 };
 
 TEST_F(LinksTest, LiteralsAndLiteralStartsCoverTheirTargets) {
-    const Built b = Build(PolicyOf({Rule("/bin/sh", SK_OP_EXEC), Rule("/bin/**", SK_OP_READ), Rule("/abs", SK_OP_MAP)}), root_.get());
+    const Built b =
+        Build(PolicyOf({Rule("/bin/sh", SK_OP_EXEC), Rule("/bin/**", SK_OP_READ), Rule("/abs", SK_OP_MAP)}),
+              root_.get());
     EXPECT_TRUE(b.Allows("/usr/bin/dash", SK_OP_EXEC));
     EXPECT_TRUE(b.Allows("/bin/sh", SK_OP_EXEC));
     EXPECT_FALSE(b.Allows("/usr/bin/bash", SK_OP_EXEC));
@@ -240,7 +269,10 @@ TEST_F(LinksTest, LiteralsAndLiteralStartsCoverTheirTargets) {
     EXPECT_TRUE(b.Allows("/usr/bin/dash", SK_OP_MAP));
     ASSERT_EQ(b.compiled.resolutions.size(), 3u);
     EXPECT_EQ(b.compiled.resolutions[1].target, "/usr/bin/**");
-    EXPECT_NE(b.compiled.id, Build(PolicyOf({Rule("/bin/sh", SK_OP_EXEC), Rule("/bin/**", SK_OP_READ), Rule("/abs", SK_OP_MAP)})).compiled.id)
+    EXPECT_NE(
+        b.compiled.id,
+        Build(PolicyOf({Rule("/bin/sh", SK_OP_EXEC), Rule("/bin/**", SK_OP_READ), Rule("/abs", SK_OP_MAP)}))
+            .compiled.id)
         << "other targets, other verdicts, so another id";
 }
 
@@ -254,21 +286,25 @@ TEST_F(LinksTest, NothingLeavesTheRoot) {
 TEST_F(LinksTest, AnAllowDoesNotFollowAnotherUsersLink) {
     if (geteuid() != 0) GTEST_SKIP() << "needs root to give a link away";
     ASSERT_EQ(0, lchown((dir_ / "usr/bin/sh").c_str(), 12345, 12345));
-    const Built b = Build(PolicyOf({Rule("/usr/bin/sh", SK_OP_READ), Rule("/**", SK_OP_EXEC), Rule("/bin/sh", 0, SK_OP_EXEC)}), root_.get());
+    const Built b = Build(
+        PolicyOf({Rule("/usr/bin/sh", SK_OP_READ), Rule("/**", SK_OP_EXEC), Rule("/bin/sh", 0, SK_OP_EXEC)}),
+        root_.get());
     EXPECT_FALSE(b.Allows("/usr/bin/dash", SK_OP_READ));
     EXPECT_FALSE(b.Allows("/usr/bin/dash", SK_OP_EXEC)) << "a deny follows it all the same";
     EXPECT_THAT(b.compiled.resolutions.at(0).note, HasSubstr("belongs to another user"));
 }
 
 TEST(Compile, ProcSelfCoversTheNumbers) {
-    const Built b = Build(PolicyOf({Rule("/proc/self/maps", SK_OP_READ), Rule("/proc/thread-self/comm", SK_OP_READ)}));
+    const Built b =
+        Build(PolicyOf({Rule("/proc/self/maps", SK_OP_READ), Rule("/proc/thread-self/comm", SK_OP_READ)}));
     EXPECT_TRUE(b.Allows("/proc/12/maps", SK_OP_READ));
     EXPECT_FALSE(b.Allows("/proc/12/mem", SK_OP_READ));
     EXPECT_TRUE(b.Allows("/proc/12/task/13/comm", SK_OP_READ));
 }
 
 TEST(Compile, LandlockGetsPrefixesAndTargets) {
-    const Built b = Build(PolicyOf({Rule("/usr/bin/python3*", SK_OP_EXEC), Rule("/a/b", SK_OP_READ), Rule("**/x", 0, SK_OP_READ)}));
+    const Built b = Build(PolicyOf(
+        {Rule("/usr/bin/python3*", SK_OP_EXEC), Rule("/a/b", SK_OP_READ), Rule("**/x", 0, SK_OP_READ)}));
     ASSERT_EQ(b.compiled.landlock.size(), 3u);
     EXPECT_EQ(b.compiled.landlock[0].literal_prefix, "/usr/bin");
     EXPECT_FALSE(b.compiled.landlock[0].is_exact);

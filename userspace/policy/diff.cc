@@ -26,7 +26,8 @@ constexpr OpName kOps[] = {{SK_OP_EXEC, "exec", SK_SECTION_EXEC},
 
 class PathDiff {
   public:
-    PathDiff(const ResolvedPolicy& from, const ResolvedPolicy& to, std::vector<Change>& out) : sides_{&from, &to}, out_(out) {}
+    PathDiff(const ResolvedPolicy& from, const ResolvedPolicy& to, std::vector<Change>& out)
+        : sides_{&from, &to}, out_(out) {}
 
     Status Run() {
         std::vector<PathPattern> patterns;
@@ -73,7 +74,8 @@ class PathDiff {
         for (uint32_t p : finals) {
             const Owned& owned = rules_[p];
             if (owned.side != allowing && (owned.rule->deny & op) != 0) return owned.rule;
-            if (owned.side == allowing && (owned.rule->allow & op) != 0 && found == nullptr) found = owned.rule;
+            if (owned.side == allowing && (owned.rule->allow & op) != 0 && found == nullptr)
+                found = owned.rule;
         }
         return found;
     }
@@ -85,7 +87,8 @@ class PathDiff {
             const PathRule* rule = Deciding(after ? 1 : 0, finals, op.op);
             // One line for each rule: a rule shows up in many states.
             if (!seen_.emplace(op.name, after, rule).second) continue;
-            out_.push_back({after, op.name, witness, rule == nullptr ? "" : rule->pattern, rule == nullptr ? Position{} : rule->at});
+            out_.push_back({after, op.name, witness, rule == nullptr ? "" : rule->pattern,
+                            rule == nullptr ? Position{} : rule->at});
         }
     }
 
@@ -106,7 +109,8 @@ std::string Ports(const std::vector<PortRange>& ports) {
                         }));
 }
 
-void AddRules(const char* what, const std::string& prefix, const std::vector<NetworkRule>& rules, Facts& facts) {
+void AddRules(const char* what, const std::string& prefix, const std::vector<NetworkRule>& rules,
+              Facts& facts) {
     for (const NetworkRule& rule : rules) {
         if (rule.kind == NetworkKind::kUnix && !rule.abstract) continue;  // told as a path
         const std::string ports = rule.kind == NetworkKind::kUnix ? "" : " " + Ports(rule.ports);
@@ -117,8 +121,10 @@ void AddRules(const char* what, const std::string& prefix, const std::vector<Net
 Facts FactsOf(const ResolvedPolicy& policy) {
     Facts facts;
     AddRules("network", "", policy.network, facts);
-    for (const auto& [uid, rules] : policy.uids) AddRules("network", absl::StrCat("uid ", uid, ": "), rules, facts);
-    const std::pair<const char*, const std::vector<PortEntry>*> kPorts[] = {{"loopback", &policy.loopback}, {"host", &policy.host}, {"bind", &policy.bind}};
+    for (const auto& [uid, rules] : policy.uids)
+        AddRules("network", absl::StrCat("uid ", uid, ": "), rules, facts);
+    const std::pair<const char*, const std::vector<PortEntry>*> kPorts[] = {
+        {"loopback", &policy.loopback}, {"host", &policy.host}, {"bind", &policy.bind}};
     for (const auto& [what, entries] : kPorts) {
         for (const PortEntry& entry : *entries) {
             std::vector<PortRange> ranges;
@@ -126,7 +132,8 @@ Facts FactsOf(const ResolvedPolicy& policy) {
             facts.emplace(std::pair(what, Ports(ranges)), entry.at);
         }
     }
-    if (!policy.present[SK_SECTION_NETWORK]) facts.emplace(std::pair("network", "everything (no network section)"), policy.at);
+    if (!policy.present[SK_SECTION_NETWORK])
+        facts.emplace(std::pair("network", "everything (no network section)"), policy.at);
 #define X(bit, NAME, yaml) \
     if ((policy.grants >> bit & 1) != 0) facts.emplace(std::pair("grant", yaml), policy.at);
     SK_GRANTS(X)

@@ -10,10 +10,10 @@
 namespace stockade::policy {
 
 struct Change {
-    bool becomes_allowed = false; // else it becomes refused
-    std::string what;             // "read", "write", "exec", "map", "unix", "network", "grant", ...
-    std::string object;           // a path that shows it, a rule, a name
-    std::string rule;             // the rule that decides, in the policy where it is allowed or denied
+    bool becomes_allowed = false;  // else it becomes refused
+    std::string what;              // "read", "write", "exec", "map", "unix", "network", "grant", ...
+    std::string object;            // a path that shows it, a rule, a name
+    std::string rule;              // the rule that decides, in the policy where it is allowed or denied
     Position at;
 };
 

@@ -56,20 +56,20 @@ enum class NetworkKind { kCidr, kName, kUnix };
 
 struct NetworkRule {
     NetworkKind kind = NetworkKind::kCidr;
-    std::string text;   // as written: "10.0.0.0/8", "*.pypi.org", "/run/x.sock", "@name"
-    uint8_t family = 0; // kCidr: 4 or 6
-    uint8_t bits = 0;   // kCidr: prefix length
-    uint64_t hi = 0;    // kCidr: address words as sk_net_key() takes them, masked
+    std::string text;    // as written: "10.0.0.0/8", "*.pypi.org", "/run/x.sock", "@name"
+    uint8_t family = 0;  // kCidr: 4 or 6
+    uint8_t bits = 0;    // kCidr: prefix length
+    uint64_t hi = 0;     // kCidr: address words as sk_net_key() takes them, masked
     uint64_t lo = 0;
-    bool abstract = false;        // kUnix: text without its '@' is the abstract name
-    std::vector<PortRange> ports; // empty = any port
+    bool abstract = false;         // kUnix: text without its '@' is the abstract name
+    std::vector<PortRange> ports;  // empty = any port
     Position at;
 };
 
 struct ExecSection {
     Position at;
     std::vector<Entry> allow;
-    std::vector<Entry> libraries; // may be mapped as code, but not executed
+    std::vector<Entry> libraries;  // may be mapped as code, but not executed
     std::vector<Entry> deny;
     std::optional<sk_verdict> violation;
 };
@@ -85,9 +85,9 @@ struct FilesSection {
 struct NetworkSection {
     Position at;
     std::vector<NetworkRule> allow;
-    std::vector<PortEntry> loopback; // connect to and bind on the sandbox's own loopback
-    std::vector<PortEntry> host;     // ports of the host's loopback, forwarded in: connect
-    std::vector<PortEntry> bind;     // bind on any address
+    std::vector<PortEntry> loopback;  // connect to and bind on the sandbox's own loopback
+    std::vector<PortEntry> host;      // ports of the host's loopback, forwarded in: connect
+    std::vector<PortEntry> bind;      // bind on any address
     std::map<uint32_t, std::vector<NetworkRule>> uids;
     std::map<uint32_t, Position> uids_at;
     std::optional<sk_verdict> violation;
@@ -109,21 +109,21 @@ enum class CaseKind { kExec, kMap, kRead, kWrite, kConnect, kUnix, kBind };
 struct TestCase {
     CaseKind kind = CaseKind::kRead;
     bool expect_allowed = true;
-    std::string object; // path, ADDR:PORT, socket name, port
+    std::string object;  // path, ADDR:PORT, socket name, port
     std::optional<uint32_t> uid;
     Position at;
 };
 
 // A document of kind SandboxPolicyTest: cases kept apart from the policy they are about.
 struct PolicyTest {
-    Entry policy; // name of the policy
+    Entry policy;  // name of the policy
     std::vector<TestCase> cases;
 };
 
 struct SandboxPolicy {
     std::string name;
     Position at;
-    std::optional<std::vector<Entry>> extends; // absent = [base]
+    std::optional<std::vector<Entry>> extends;  // absent = [base]
     std::map<std::string, std::string> match_labels;
     std::optional<sk_mode> mode;
     std::optional<sk_verdict> violation;
@@ -132,7 +132,7 @@ struct SandboxPolicy {
     std::optional<NetworkSection> network;
     std::optional<DnsSection> dns;
     std::vector<Entry> grants;
-    std::optional<sk_verdict> entered; // DENY, OBSERVE, ALLOW (= enforce)
+    std::optional<sk_verdict> entered;  // DENY, OBSERVE, ALLOW (= enforce)
     std::array<std::optional<sk_record>, SK_SECTION_SLOTS> record;
     std::vector<TestCase> tests;
     // The base: what it allows does not make a section present in the policy that extends it.
@@ -142,30 +142,30 @@ struct SandboxPolicy {
 // One path pattern with the operations that it allows or denies.
 struct PathRule {
     std::string pattern;
-    uint32_t allow = 0; // SK_OP_* bits
+    uint32_t allow = 0;  // SK_OP_* bits
     uint32_t deny = 0;
     // 0 unless policies were intersected: an operation needs an allow of every layer.
     uint32_t layer = 0;
-    std::string list;   // "files.read"
-    std::string policy; // the document it was written in
+    std::string list;    // "files.read"
+    std::string policy;  // the document it was written in
     Position at;
 };
 
 struct ResolvedPolicy {
     std::string name;
     Position at;
-    std::vector<std::string> bases; // what was folded in, in order
+    std::vector<std::string> bases;  // what was folded in, in order
     std::map<std::string, std::string> match_labels;
     sk_mode mode = SK_MODE_ENFORCE;
     sk_verdict entered = SK_VERDICT_DENY;
     std::array<sk_verdict, SK_SECTION_SLOTS> violation{};
     std::array<sk_record, SK_SECTION_SLOTS> record{};
-    std::array<bool, SK_SECTION_SLOTS> present{}; // exec, files, network: written by somebody
+    std::array<bool, SK_SECTION_SLOTS> present{};  // exec, files, network: written by somebody
     bool deny_all = false;
-    uint64_t grants = 0; // bit per SK_GRANT_*
+    uint64_t grants = 0;  // bit per SK_GRANT_*
     uint32_t layers = 1;
     std::vector<PathRule> paths;
-    std::vector<NetworkRule> network; // unix rules with a path have their PathRule in `paths` too
+    std::vector<NetworkRule> network;  // unix rules with a path have their PathRule in `paths` too
     std::vector<PortEntry> loopback;
     std::vector<PortEntry> host;
     std::vector<PortEntry> bind;

@@ -26,7 +26,8 @@ uint32_t RunGlob(const PolicyView& policy, uint32_t row, absl::string_view name)
         const size_t cell = static_cast<size_t>(head.glob_cell) + row;
         if (row == kNoRow || cell >= policy.cells.size()) return 0;
         const bool end = i == name.size();
-        const uint8_t column = end ? SK_GLOB_END : policy.cells[SK_CLASS_CELL].classes[static_cast<uint8_t>(name[i])];
+        const uint8_t column =
+            end ? SK_GLOB_END : policy.cells[SK_CLASS_CELL].classes[static_cast<uint8_t>(name[i])];
         row = policy.cells[cell].row[column & (SK_GLOB_CLASSES - 1)];
     }
     return row;
@@ -49,10 +50,12 @@ void CollectNames(const PolicyView& policy, uint64_t hash, absl::string_view nam
     if ((head.flags & SK_POLICY_ANYNAME) != 0) {
         Collect(Find(policy, sk_edge_key(policy.keys, hash, SK_STATE_ANYNAME)), leaf, walk);
     }
-    const bool run = (head.flags & SK_POLICY_ANYGLOB_ALL) != 0 || (leaf && (head.flags & SK_POLICY_ANYGLOB_LEAF) != 0);
+    const bool run =
+        (head.flags & SK_POLICY_ANYGLOB_ALL) != 0 || (leaf && (head.flags & SK_POLICY_ANYGLOB_LEAF) != 0);
     if (!run) return;
     const uint32_t g = RunGlob(policy, head.anyglob_row, name);
-    if (g != 0) Collect(Find(policy, sk_edge_key(policy.keys, SK_HASH_GLOB + g, SK_STATE_ANYGLOB)), leaf, walk);
+    if (g != 0)
+        Collect(Find(policy, sk_edge_key(policy.keys, SK_HASH_GLOB + g, SK_STATE_ANYGLOB)), leaf, walk);
 }
 
 void Step(const PolicyView& policy, uint64_t hash, absl::string_view name, Walk& walk) {
@@ -63,7 +66,8 @@ void Step(const PolicyView& policy, uint64_t hash, absl::string_view name, Walk&
         const uint32_t g = start == nullptr ? 0 : RunGlob(policy, start->next, name);
         if (g != 0) edge = Find(policy, sk_edge_key(policy.keys, SK_HASH_GLOB + g, walk.state));
     }
-    if (edge == nullptr && (walk.meta & SK_META_STAR) != 0) edge = Find(policy, sk_edge_key(policy.keys, SK_HASH_STAR, walk.state));
+    if (edge == nullptr && (walk.meta & SK_META_STAR) != 0)
+        edge = Find(policy, sk_edge_key(policy.keys, SK_HASH_STAR, walk.state));
     if (edge != nullptr) {
         walk.state = edge->next;
         walk.meta = edge->meta;
@@ -132,7 +136,8 @@ bool EvaluateConnect(const PolicyView& policy, uint32_t uid, const Endpoint& end
         if (head.prefix[i].family != endpoint.family) continue;
         uint64_t hi = endpoint.hi, lo = endpoint.lo;
         Mask(endpoint.family, head.prefix[i].bits, hi, lo);
-        if (Find(policy, sk_net_key(policy.keys, uid_class, i, hi, lo, endpoint.port)) != nullptr) return true;
+        if (Find(policy, sk_net_key(policy.keys, uid_class, i, hi, lo, endpoint.port)) != nullptr)
+            return true;
         if (Find(policy, sk_net_key(policy.keys, uid_class, i, hi, lo, 0)) != nullptr) return true;
     }
     return false;
@@ -144,7 +149,8 @@ bool EvaluateBind(const PolicyView& policy, const Endpoint& endpoint) {
 }
 
 bool EvaluateUnixName(const PolicyView& policy, bool abstract, absl::string_view name) {
-    return Find(policy, sk_unix_key(policy.keys, abstract ? 1 : 0, HashString(*policy.keys, name))) != nullptr;
+    return Find(policy, sk_unix_key(policy.keys, abstract ? 1 : 0, HashString(*policy.keys, name))) !=
+           nullptr;
 }
 
 }  // namespace stockade::policy

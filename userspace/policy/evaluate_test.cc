@@ -29,7 +29,8 @@ void RunPairs(uint64_t seed, int want_pairs, size_t rules_per_set, uint32_t laye
     const int paths = 250;
     while (tally.pairs < want_pairs) {
         const uint32_t layers_now = 1 + random.Below(layers);
-        const std::vector<PathRule> rules = random.Rules(1 + random.Below(static_cast<uint32_t>(rules_per_set)), layers_now);
+        const std::vector<PathRule> rules =
+            random.Rules(1 + random.Below(static_cast<uint32_t>(rules_per_set)), layers_now);
         const sk_hash_keys keys = TestKeys(seed + tally.sets);
         const ResolvedPolicy policy = PolicyOf(rules, layers_now);
         StatusOr<CompiledPolicy> compiled = Compile(policy, keys);
@@ -71,7 +72,10 @@ TEST(Evaluate, AgreesOnLargeSetsOfLiteralStarts) {
     std::vector<PathRule> rules;
     for (int i = 0; i < 1000; ++i) {
         PathRule rule;
-        rule.pattern = absl::StrCat("/d", i % 37, "/e", i % 11, "/f", i, i % 3 == 0 ? "/**" : i % 3 == 1 ? "/*.so" : "");
+        rule.pattern = absl::StrCat("/d", i % 37, "/e", i % 11, "/f", i,
+                                    i % 3 == 0   ? "/**"
+                                    : i % 3 == 1 ? "/*.so"
+                                                 : "");
         rule.allow = 1 + random.Below(7);
         rules.push_back(rule);
     }
@@ -79,7 +83,8 @@ TEST(Evaluate, AgreesOnLargeSetsOfLiteralStarts) {
     StatusOr<CompiledPolicy> compiled = Compile(PolicyOf(rules), keys);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     for (int i = 0; i < 2000; ++i) {
-        const std::string path = absl::StrCat("/d", i % 37, "/e", i % 11, "/f", i, i % 2 ? "/x.so" : "", i % 5 ? "" : "/y");
+        const std::string path =
+            absl::StrCat("/d", i % 37, "/e", i % 11, "/f", i, i % 2 ? "/x.so" : "", i % 5 ? "" : "/y");
         ASSERT_EQ(EvaluatePath({compiled->cells, &keys}, path).bits, SlowVerdict(rules, 1, path)) << path;
     }
 }

@@ -12,7 +12,8 @@ Token Literal(absl::string_view name) { return {TokenKind::kLiteral, std::string
 Token Star() { return {TokenKind::kStar, "", {}}; }
 
 bool StartsWith(const PathPattern& pattern, absl::string_view first, absl::string_view second) {
-    return pattern.LiteralTokens() >= 2 && pattern.tokens[0].literal == first && pattern.tokens[1].literal == second;
+    return pattern.LiteralTokens() >= 2 && pattern.tokens[0].literal == first &&
+           pattern.tokens[1].literal == second;
 }
 
 class Expander {
@@ -27,7 +28,8 @@ class Expander {
             return AddProcSelf(index, rule, pattern);
         }
         out_.rules.push_back({pattern, index});
-        if (root_fd_ < 0 || pattern.LiteralTokens() == 0 || pattern.tokens[0].literal == "proc") return absl::OkStatus();
+        if (root_fd_ < 0 || pattern.LiteralTokens() == 0 || pattern.tokens[0].literal == "proc")
+            return absl::OkStatus();
         return AddTarget(index, rule, pattern);
     }
 
@@ -63,13 +65,16 @@ class Expander {
         if (followed->path == prefix) return absl::OkStatus();
         // A link that an untrusted user made must not widen what is allowed; a deny may follow it.
         if (followed->foreign && rule.allow != 0) {
-            out_.resolutions.push_back({rule.pattern, "", rule.at, absl::StrCat("not followed to ", followed->path,
-                                                                                ": a link on the way belongs to another user")});
+            out_.resolutions.push_back({rule.pattern, "", rule.at,
+                                        absl::StrCat("not followed to ", followed->path,
+                                                     ": a link on the way belongs to another user")});
             return absl::OkStatus();
         }
         PathPattern target;
         for (absl::string_view name : SplitPath(followed->path)) target.tokens.push_back(Literal(name));
-        target.tokens.insert(target.tokens.end(), pattern.tokens.begin() + static_cast<long>(pattern.LiteralTokens()), pattern.tokens.end());
+        target.tokens.insert(target.tokens.end(),
+                             pattern.tokens.begin() + static_cast<long>(pattern.LiteralTokens()),
+                             pattern.tokens.end());
         out_.resolutions.push_back({rule.pattern, target.ToText(), rule.at, ""});
         out_.rules.push_back({std::move(target), index});
         return absl::OkStatus();

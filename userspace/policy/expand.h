@@ -12,11 +12,11 @@ namespace stockade::policy {
 
 struct ExpandedRule {
     PathPattern pattern;
-    size_t rule = 0; // index into ResolvedPolicy::paths
+    size_t rule = 0;  // index into ResolvedPolicy::paths
 };
 
 struct Expansion {
-    std::vector<ExpandedRule> rules; // at least one for each path rule
+    std::vector<ExpandedRule> rules;  // at least one for each path rule
     std::vector<Resolution> resolutions;
 };
 

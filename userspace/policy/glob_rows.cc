@@ -21,7 +21,7 @@ struct GlobRows::Builder {
     const std::vector<uint32_t>& numbers;
     Set set;
     std::map<Positions, uint16_t> rows;
-    std::vector<std::pair<Positions, std::string>> queue; // with the shortest name leading there
+    std::vector<std::pair<Positions, std::string>> queue;  // with the shortest name leading there
     std::map<std::vector<uint32_t>, uint16_t> class_index;
 
     const Glob& glob(uint32_t position) const { return owner.glob(numbers[position >> 16]); }
@@ -58,7 +58,8 @@ struct GlobRows::Builder {
         auto found = rows.find(positions);
         if (found != rows.end()) return found->second;
         if (owner.rows_.size() >= SK_GLOB_MAX_ROWS || positions.size() > kMaxPositions) {
-            return absl::ResourceExhaustedError("the globs within components are too many or too entangled: use fewer '*' in one name");
+            return absl::ResourceExhaustedError(
+                "the globs within components are too many or too entangled: use fewer '*' in one name");
         }
         const auto row = static_cast<uint16_t>(owner.rows_.size());
         owner.rows_.emplace_back();
@@ -128,8 +129,8 @@ Status GlobRows::Freeze() {
     for (int byte = 1; byte < 256; ++byte) {
         if (!named[byte]) continue;
         if (representative_.size() >= SK_GLOB_END) {
-            return absl::ResourceExhaustedError(absl::StrCat(
-                "the globs of a policy may name at most ", SK_GLOB_END - 1, " different bytes"));
+            return absl::ResourceExhaustedError(
+                absl::StrCat("the globs of a policy may name at most ", SK_GLOB_END - 1, " different bytes"));
         }
         classes_[byte] = static_cast<uint8_t>(representative_.size());
         representative_.push_back(static_cast<uint8_t>(byte));

@@ -26,7 +26,7 @@ class GlobRows {
         uint16_t start_row = 0;
         // matches[g] = sorted glob numbers that class g stands for; class 0 is "none".
         std::vector<std::vector<uint32_t>> matches;
-        std::vector<std::string> samples; // a shortest name of each class
+        std::vector<std::string> samples;  // a shortest name of each class
     };
 
     uint32_t Intern(const Glob& glob);
@@ -42,15 +42,15 @@ class GlobRows {
     const Set& set(uint32_t index) const { return sets_[index]; }
 
     const std::array<uint8_t, 256>& classes() const { return classes_; }
-    const std::vector<GlobRow>& rows() const { return rows_; } // row 0 is unused
+    const std::vector<GlobRow>& rows() const { return rows_; }  // row 0 is unused
 
   private:
     struct Builder;
 
     std::map<Glob, uint32_t> numbers_;
-    std::vector<const Glob*> globs_; // keys of numbers_
+    std::vector<const Glob*> globs_;  // keys of numbers_
     std::array<uint8_t, 256> classes_{};
-    std::vector<uint8_t> representative_; // a byte of each class
+    std::vector<uint8_t> representative_;  // a byte of each class
     std::map<std::vector<uint32_t>, uint32_t> set_index_;
     std::vector<Set> sets_;
     std::vector<GlobRow> rows_ = std::vector<GlobRow>(1);

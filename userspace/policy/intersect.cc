@@ -11,7 +11,9 @@ struct SectionOps {
     sk_section section;
     uint32_t ops;
 };
-constexpr SectionOps kSectionOps[] = {{SK_SECTION_EXEC, SK_OP_EXEC | SK_OP_MAP}, {SK_SECTION_FILES, SK_OP_READ | SK_OP_WRITE}, {SK_SECTION_NETWORK, SK_OP_UNIX}};
+constexpr SectionOps kSectionOps[] = {{SK_SECTION_EXEC, SK_OP_EXEC | SK_OP_MAP},
+                                      {SK_SECTION_FILES, SK_OP_READ | SK_OP_WRITE},
+                                      {SK_SECTION_NETWORK, SK_OP_UNIX}};
 
 // The path rules of one side, in layers of their own. A section that a side leaves out does not
 // bind it, so there it allows everything.
@@ -23,7 +25,8 @@ void AddSide(const ResolvedPolicy& side, ResolvedPolicy& out) {
     for (const SectionOps& s : kSectionOps) {
         if (side.present[s.section]) continue;
         for (uint32_t layer = 0; layer < side.layers; ++layer) {
-            out.paths.push_back({"/**", s.ops, 0, out.layers + layer, "(section absent)", side.name, side.at});
+            out.paths.push_back(
+                {"/**", s.ops, 0, out.layers + layer, "(section absent)", side.name, side.at});
         }
     }
     out.layers += side.layers;
@@ -72,7 +75,8 @@ std::optional<NetworkRule> CommonTarget(const NetworkRule& a, const NetworkRule&
         const auto covers = [](const NetworkRule& wide, const NetworkRule& narrow) {
             if (wide.text.substr(0, 2) != "*.") return false;
             const std::string tail = wide.text.substr(1);
-            return narrow.text.size() > tail.size() && narrow.text.compare(narrow.text.size() - tail.size(), tail.size(), tail) == 0;
+            return narrow.text.size() > tail.size() &&
+                   narrow.text.compare(narrow.text.size() - tail.size(), tail.size(), tail) == 0;
         };
         if (covers(a, b)) return b;
         return covers(b, a) ? std::optional(a) : std::nullopt;
@@ -133,12 +137,15 @@ void IntersectNetwork(const ResolvedPolicy& a, const ResolvedPolicy& b, Resolved
     out.bind = CommonPorts(a.bind, b.bind);
     out.has_uids = a.has_uids || b.has_uids;
     for (const ResolvedPolicy* side : {&a, &b}) {
-        for (const auto& [uid, rules] : side->uids) out.uids[uid] = CommonRules(RulesOf(a, uid), RulesOf(b, uid));
+        for (const auto& [uid, rules] : side->uids)
+            out.uids[uid] = CommonRules(RulesOf(a, uid), RulesOf(b, uid));
     }
 }
 
 // deny, then enforce (let in and judged), then observe.
-int Strictness(sk_verdict entered) { return entered == SK_VERDICT_DENY ? 2 : entered == SK_VERDICT_ALLOW ? 1 : 0; }
+int Strictness(sk_verdict entered) {
+    return entered == SK_VERDICT_DENY ? 2 : entered == SK_VERDICT_ALLOW ? 1 : 0;
+}
 
 }  // namespace
 
@@ -151,8 +158,10 @@ ResolvedPolicy Intersect(const ResolvedPolicy& ceiling, const ResolvedPolicy& te
     out.match_labels = tenant.match_labels;
     out.tests = tenant.tests;
     out.dns = tenant.dns ? tenant.dns : ceiling.dns;
-    out.mode = ceiling.mode == SK_MODE_ENFORCE || tenant.mode == SK_MODE_ENFORCE ? SK_MODE_ENFORCE : SK_MODE_OBSERVE;
-    out.entered = Strictness(ceiling.entered) >= Strictness(tenant.entered) ? ceiling.entered : tenant.entered;
+    out.mode =
+        ceiling.mode == SK_MODE_ENFORCE || tenant.mode == SK_MODE_ENFORCE ? SK_MODE_ENFORCE : SK_MODE_OBSERVE;
+    out.entered =
+        Strictness(ceiling.entered) >= Strictness(tenant.entered) ? ceiling.entered : tenant.entered;
     for (int s = 0; s < SK_SECTION_SLOTS; ++s) {
         out.violation[s] = std::max(ceiling.violation[s], tenant.violation[s]);
         out.record[s] = std::max(ceiling.record[s], tenant.record[s]);

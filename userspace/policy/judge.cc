@@ -19,9 +19,9 @@ struct CaseInfo {
 
 const CaseInfo& InfoOf(CaseKind kind) {
     static const CaseInfo kInfo[] = {
-        {"exec", "exec", SK_SECTION_EXEC, SK_OP_EXEC},        {"map", "exec", SK_SECTION_EXEC, SK_OP_MAP},
-        {"read", "files", SK_SECTION_FILES, SK_OP_READ},      {"write", "files", SK_SECTION_FILES, SK_OP_WRITE},
-        {"connect", "network", SK_SECTION_NETWORK, 0},        {"unix", "network", SK_SECTION_NETWORK, SK_OP_UNIX},
+        {"exec", "exec", SK_SECTION_EXEC, SK_OP_EXEC},   {"map", "exec", SK_SECTION_EXEC, SK_OP_MAP},
+        {"read", "files", SK_SECTION_FILES, SK_OP_READ}, {"write", "files", SK_SECTION_FILES, SK_OP_WRITE},
+        {"connect", "network", SK_SECTION_NETWORK, 0},   {"unix", "network", SK_SECTION_NETWORK, SK_OP_UNIX},
         {"bind", "network", SK_SECTION_NETWORK, 0}};
     return kInfo[static_cast<int>(kind)];
 }
@@ -57,11 +57,14 @@ const PortEntry* FindPort(const std::vector<PortEntry>& entries, uint16_t port) 
     return nullptr;
 }
 
-Endpoint ToEndpoint(const AddressPort& address) { return {address.address.family, address.address.hi, address.address.lo, address.port}; }
+Endpoint ToEndpoint(const AddressPort& address) {
+    return {address.address.family, address.address.hi, address.address.lo, address.port};
+}
 
 void Finish(Decision& out) {
     if (!out.rule.empty()) {
-        out.reason = absl::StrCat(out.list, " '", out.rule, "' (", ToString(out.at), ") ", out.allowed ? "allows" : "refuses", " ", out.object);
+        out.reason = absl::StrCat(out.list, " '", out.rule, "' (", ToString(out.at), ") ",
+                                  out.allowed ? "allows" : "refuses", " ", out.object);
     } else if (out.reason.empty()) {
         out.reason = absl::StrCat("no rule of ", out.section, " allows ", out.object);
     }
@@ -85,12 +88,15 @@ void Judge::DecidePath(const TestCase& question, uint32_t op, Decision& out) con
     if (root_fd_ >= 0) {
         StatusOr<FollowedPath> followed = FollowLinks(root_fd_, question.object);
         if (followed.ok()) out.object = followed->path;
-        if (out.object != question.object) out.notes.push_back(absl::StrCat(question.object, " is ", out.object, " once its links are followed"));
+        if (out.object != question.object)
+            out.notes.push_back(
+                absl::StrCat(question.object, " is ", out.object, " once its links are followed"));
     }
     const PathVerdict verdict = EvaluatePath(View(), out.object);
     out.allowed = verdict.Allows(op);
     if (verdict.unknown) {
-        out.reason = absl::StrCat(out.object, " is deeper than ", SK_PATH_SLOTS, " components, which is refused whatever the rules say");
+        out.reason = absl::StrCat(out.object, " is deeper than ", SK_PATH_SLOTS,
+                                  " components, which is refused whatever the rules say");
         return;
     }
     ExplainPath(op, out);
@@ -107,9 +113,11 @@ void Judge::ExplainPath(uint32_t op, Decision& out) const {
         if ((rule.deny & op) != 0 || allow == nullptr) allow = &rule;
         if ((rule.deny & op) != 0) break;
     }
-    for (size_t layer = 0; !out.allowed && allow != nullptr && allow->deny == 0 && layer < layer_allows.size(); ++layer) {
+    for (size_t layer = 0;
+         !out.allowed && allow != nullptr && allow->deny == 0 && layer < layer_allows.size(); ++layer) {
         if (layer_allows[layer]) continue;
-        out.reason = absl::StrCat(allow->policy, " allows ", out.object, ", but the policy it is cut down to by its ceiling does not");
+        out.reason = absl::StrCat(allow->policy, " allows ", out.object,
+                                  ", but the policy it is cut down to by its ceiling does not");
         return;
     }
     if (allow == nullptr) return;
@@ -143,9 +151,12 @@ void Judge::DecideConnect(const TestCase& question, Decision& out) const {
     const bool listed = policy_.has_uids && own != policy_.uids.end();
     for (const NetworkRule& rule : listed ? own->second : policy_.network) {
         if (Contains(rule, to)) return Name(rule, listed ? "network.uids" : "network.allow", out);
-        if (rule.kind == NetworkKind::kName) out.notes.push_back(absl::StrCat("the name rule '", rule.text, "' allows nothing yet"));
+        if (rule.kind == NetworkKind::kName)
+            out.notes.push_back(absl::StrCat("the name rule '", rule.text, "' allows nothing yet"));
     }
-    if (listed) out.reason = absl::StrCat("network.uids lists ", uid, ", so only its own rules hold, and none allows ", out.object);
+    if (listed)
+        out.reason = absl::StrCat("network.uids lists ", uid,
+                                  ", so only its own rules hold, and none allows ", out.object);
 }
 
 void Judge::DecideUnix(const TestCase& question, Decision& out) const {
@@ -158,7 +169,8 @@ void Judge::DecideUnix(const TestCase& question, Decision& out) const {
     }
     out.allowed = EvaluateUnixName(View(), true, absl::string_view(question.object).substr(1));
     for (const NetworkRule& rule : policy_.network) {
-        if (rule.kind == NetworkKind::kUnix && rule.text == question.object) return Name(rule, "network.allow", out);
+        if (rule.kind == NetworkKind::kUnix && rule.text == question.object)
+            return Name(rule, "network.allow", out);
     }
 }
 
@@ -188,16 +200,25 @@ Decision Judge::Decide(const TestCase& question) const {
     out.section = std::string(info.section_name);
     out.violation = policy_.violation[info.section];
     switch (question.kind) {
-        case CaseKind::kConnect: DecideConnect(question, out); break;
-        case CaseKind::kUnix: DecideUnix(question, out); break;
-        case CaseKind::kBind: DecideBind(question, out); break;
-        default: DecidePath(question, info.op, out); break;
+        case CaseKind::kConnect:
+            DecideConnect(question, out);
+            break;
+        case CaseKind::kUnix:
+            DecideUnix(question, out);
+            break;
+        case CaseKind::kBind:
+            DecideBind(question, out);
+            break;
+        default:
+            DecidePath(question, info.op, out);
+            break;
     }
     Finish(out);
     if (!policy_.present[info.section]) {
         out.enforced = false;
         out.allowed = true;
-        out.reason = absl::StrCat("the policy has no ", out.section, " section: everything there is allowed and recorded");
+        out.reason = absl::StrCat("the policy has no ", out.section,
+                                  " section: everything there is allowed and recorded");
     } else if (policy_.mode == SK_MODE_OBSERVE) {
         out.enforced = false;
         out.notes.push_back("mode: observe, so a refusal is recorded and not enforced");

@@ -17,12 +17,12 @@ struct Decision {
     bool allowed = false;
     // False: the section is absent or the mode is observe, so a refusal would only be recorded.
     bool enforced = true;
-    std::string object;  // as judged: symbolic links followed
-    std::string section; // "exec", "files", "network"
-    sk_verdict violation = SK_VERDICT_DENY; // what follows a refusal
-    std::string rule;    // the deciding rule as written; empty = none matches
-    std::string list;    // "files.deny"
-    std::string policy;  // the document that holds it
+    std::string object;                      // as judged: symbolic links followed
+    std::string section;                     // "exec", "files", "network"
+    sk_verdict violation = SK_VERDICT_DENY;  // what follows a refusal
+    std::string rule;                        // the deciding rule as written; empty = none matches
+    std::string list;                        // "files.deny"
+    std::string policy;                      // the document that holds it
     Position at;
     std::string reason;  // one sentence
     std::vector<std::string> notes;

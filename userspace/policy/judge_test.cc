@@ -21,7 +21,10 @@ struct Both {
 };
 
 Both Parsed(const std::string& spec) {
-    ParseResult parsed = ParseFiles({{"t.yaml", absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec:\n", spec)}});
+    ParseResult parsed = ParseFiles(
+        {{"t.yaml",
+          absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec:\n",
+                       spec)}});
     EXPECT_FALSE(HasErrors(parsed.diagnostics)) << ToString(parsed.diagnostics.at(0));
     Both both;
     both.document = parsed.policies[0];
@@ -42,7 +45,9 @@ Decision Ask(const Both& policy, CaseKind kind, const std::string& object) {
 }
 
 TEST(Judge, NamesTheRuleThatDecides) {
-    const Both p = Parsed("  files:\n    read: [/a/**]\n    deny: [\"**/key\"]\n  network:\n    allow: [{cidr: 10.0.0.0/8, ports: [443]}]\n");
+    const Both p = Parsed(
+        "  files:\n    read: [/a/**]\n    deny: [\"**/key\"]\n  network:\n    allow: [{cidr: 10.0.0.0/8, "
+        "ports: [443]}]\n");
     EXPECT_EQ(Ask(p, CaseKind::kRead, "/a/x").reason, "files.read '/a/**' (t.yaml:6:12) allows /a/x");
     EXPECT_EQ(Ask(p, CaseKind::kRead, "/a/key").reason, "files.deny '**/key' (t.yaml:7:12) refuses /a/key");
     EXPECT_EQ(Ask(p, CaseKind::kRead, "/b").reason, "no rule of files allows /b");
@@ -55,7 +60,8 @@ TEST(Judge, NamesTheRuleThatDecides) {
 
 std::string LintOf(const std::string& spec) {
     const Both p = Parsed(spec);
-    return absl::StrJoin(Lint(p.document, p.resolved), "\n", [](std::string* out, const Diagnostic& d) { *out += ToString(d); });
+    return absl::StrJoin(Lint(p.document, p.resolved), "\n",
+                         [](std::string* out, const Diagnostic& d) { *out += ToString(d); });
 }
 
 TEST(Lint, AbsentSectionsAreTold) {
@@ -65,17 +71,21 @@ TEST(Lint, AbsentSectionsAreTold) {
 
 TEST(Lint, AnAllowThatDeniesSwallowTogetherIsFound) {
     const std::string rest = "  exec: {}\n  network: {}\n";
-    EXPECT_THAT(LintOf(rest + "  files: {read: [/a/b, /c], deny: [/a/**]}\n"), HasSubstr("t.yaml:7:18: warning: files.read '/a/b' allows nothing"));
-    EXPECT_THAT(LintOf(rest + "  files: {read: [/a/.ssh/id], deny: [\"**/.ssh/**\"]}\n"), HasSubstr("allows nothing"));
+    EXPECT_THAT(LintOf(rest + "  files: {read: [/a/b, /c], deny: [/a/**]}\n"),
+                HasSubstr("t.yaml:7:18: warning: files.read '/a/b' allows nothing"));
+    EXPECT_THAT(LintOf(rest + "  files: {read: [/a/.ssh/id], deny: [\"**/.ssh/**\"]}\n"),
+                HasSubstr("allows nothing"));
     EXPECT_EQ(LintOf(rest + "  files: {read: [/a/**], deny: [/a/b]}\n"), "");
     EXPECT_EQ(LintOf(rest + "  files: {read: [\"/a/*.txt\"], deny: [\"/a/b*\"]}\n"), "");
 }
 
 TEST(Lint, OneUidGuardsNothing) {
     const std::string rest = "  exec: {}\n  files: {}\n";
-    EXPECT_THAT(LintOf(rest + "  network: {uids: {7: [{cidr: 10.0.0.0/8}]}}\n"), HasSubstr("uids lists 7 alone"));
+    EXPECT_THAT(LintOf(rest + "  network: {uids: {7: [{cidr: 10.0.0.0/8}]}}\n"),
+                HasSubstr("uids lists 7 alone"));
     EXPECT_EQ(LintOf(rest + "  network: {uids: {7: [{cidr: 10.0.0.0/8}], 8: []}}\n"), "");
-    EXPECT_THAT(LintOf(rest + "  network: {allow: [{unix: /run/*}]}\n"), HasSubstr("under the backend `lsm` only"));
+    EXPECT_THAT(LintOf(rest + "  network: {allow: [{unix: /run/*}]}\n"),
+                HasSubstr("under the backend `lsm` only"));
     EXPECT_THAT(LintOf(rest + "  network: {allow: [{name: a.example}]}\n"), HasSubstr("allows nothing yet"));
 }
 
@@ -83,7 +93,8 @@ std::string DiffOf(const std::string& from, const std::string& to) {
     StatusOr<std::vector<Change>> changes = Diff(Parsed(from).resolved, Parsed(to).resolved);
     EXPECT_TRUE(changes.ok()) << changes.status();
     return absl::StrJoin(*changes, "; ", [](std::string* out, const Change& c) {
-        absl::StrAppend(out, c.becomes_allowed ? "+" : "-", c.what, " ", c.object, c.rule.empty() ? "" : absl::StrCat(" by ", c.rule));
+        absl::StrAppend(out, c.becomes_allowed ? "+" : "-", c.what, " ", c.object,
+                        c.rule.empty() ? "" : absl::StrCat(" by ", c.rule));
     });
 }
 
@@ -91,14 +102,20 @@ TEST(Diff, ShowsWhatChangesAndNothingElse) {
     const std::string files = "  extends: []\n  exec: {}\n  network: {}\n  files: ";
     EXPECT_EQ(DiffOf(files + "{read: [/a/**, /b]}\n", files + "{read: [/b, /a/**]}\n"), "");
     EXPECT_EQ(DiffOf(files + "{read: [/a/**, /a/b]}\n", files + "{read: [/a/**]}\n"), "") << "covered anyway";
-    EXPECT_EQ(DiffOf(files + "{read: [/a]}\n", files + "{read: [/a], write: [/w]}\n"), "+read /w by /w; +write /w by /w");
-    EXPECT_EQ(DiffOf(files + "{read: [/a/*]}\n", files + "{read: [/a/*], deny: [/a/k]}\n"), "-read /a/k by /a/k");
+    EXPECT_EQ(DiffOf(files + "{read: [/a]}\n", files + "{read: [/a], write: [/w]}\n"),
+              "+read /w by /w; +write /w by /w");
+    EXPECT_EQ(DiffOf(files + "{read: [/a/*]}\n", files + "{read: [/a/*], deny: [/a/k]}\n"),
+              "-read /a/k by /a/k");
 }
 
 TEST(Diff, NetworkAndGrants) {
     const std::string rest = "  exec: {}\n  files: {}\n";
-    EXPECT_EQ(DiffOf(rest + "  network: {allow: [{cidr: 10.0.0.0/8}], loopback: [80]}\n", rest + "  network: {allow: [{cidr: 10.0.0.0/8, ports: [443]}], loopback: [80]}\n  grants: [bpf]\n"),
-              "+grant bpf; +network 10.0.0.0/8 ports 443; -network 10.0.0.0/8 any port");
+    EXPECT_EQ(
+        DiffOf(
+            rest + "  network: {allow: [{cidr: 10.0.0.0/8}], loopback: [80]}\n",
+            rest +
+                "  network: {allow: [{cidr: 10.0.0.0/8, ports: [443]}], loopback: [80]}\n  grants: [bpf]\n"),
+        "+grant bpf; +network 10.0.0.0/8 ports 443; -network 10.0.0.0/8 any port");
 }
 
 }  // namespace

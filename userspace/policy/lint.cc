@@ -12,7 +12,8 @@ namespace {
 
 class Linter {
   public:
-    Linter(const SandboxPolicy& document, const ResolvedPolicy& resolved) : document_(document), resolved_(resolved) {}
+    Linter(const SandboxPolicy& document, const ResolvedPolicy& resolved)
+        : document_(document), resolved_(resolved) {}
 
     std::vector<Diagnostic> Run() {
         Sections();
@@ -25,20 +26,26 @@ class Linter {
     }
 
   private:
-    void Warn(const Position& at, std::string message) { out_.push_back({Severity::kWarning, at, std::move(message)}); }
+    void Warn(const Position& at, std::string message) {
+        out_.push_back({Severity::kWarning, at, std::move(message)});
+    }
 
     void Sections() {
-        const std::pair<sk_section, const char*> kSections[] = {{SK_SECTION_EXEC, "exec"}, {SK_SECTION_FILES, "files"}, {SK_SECTION_NETWORK, "network"}};
+        const std::pair<sk_section, const char*> kSections[] = {
+            {SK_SECTION_EXEC, "exec"}, {SK_SECTION_FILES, "files"}, {SK_SECTION_NETWORK, "network"}};
         for (const auto& [section, name] : kSections) {
             if (resolved_.present[section]) continue;
-            Warn(document_.at, absl::StrCat("no ", name, " section: everything there is allowed and only recorded; write `", name, ": {}` to refuse all of it"));
+            Warn(document_.at,
+                 absl::StrCat("no ", name, " section: everything there is allowed and only recorded; write `",
+                              name, ": {}` to refuse all of it"));
         }
         bool maps = false, runs = false;
         for (const PathRule& rule : resolved_.paths) {
             maps |= rule.list == "exec.libraries";
             runs |= rule.list == "exec.allow";
         }
-        if (runs && !maps) Warn(document_.at, "no exec.libraries and no base: dynamically linked programs will not start");
+        if (runs && !maps)
+            Warn(document_.at, "no exec.libraries and no base: dynamically linked programs will not start");
     }
 
     // An allow is swallowed when every path it matches is denied for all that it allows.
@@ -50,7 +57,8 @@ class Linter {
             patterns.push_back(*std::move(pattern));
         }
         StatusOr<Automaton> automaton = Automaton::Build(patterns);
-        if (!automaton.ok()) return Warn(document_.at, "too many wildcards to tell whether a deny swallows an allow");
+        if (!automaton.ok())
+            return Warn(document_.at, "too many wildcards to tell whether a deny swallows an allow");
         std::vector<bool> survives(patterns.size(), false), met(patterns.size(), false);
         std::vector<uint32_t> swallower(patterns.size(), 0);
         for (uint32_t s = Automaton::kStart; s < automaton->size(); ++s) {
@@ -63,8 +71,10 @@ class Linter {
             for (uint32_t p : finals) {
                 if (resolved_.paths[p].allow == 0) continue;
                 met[p] = true;
-                if ((resolved_.paths[p].allow & ~deny) != 0) survives[p] = true;
-                else swallower[p] = last_deny;
+                if ((resolved_.paths[p].allow & ~deny) != 0)
+                    survives[p] = true;
+                else
+                    swallower[p] = last_deny;
             }
         }
         for (size_t p = 0; p < patterns.size(); ++p) {
@@ -72,18 +82,24 @@ class Linter {
             // What a base allows and this policy denies on purpose is no mistake.
             if (!met[p] || survives[p] || rule.policy != document_.name) continue;
             const PathRule& by = resolved_.paths[swallower[p]];
-            Warn(rule.at, absl::StrCat(rule.list, " '", rule.pattern, "' allows nothing: ", by.list, " '", by.pattern, "' (", ToString(by.at), ") denies all of it"));
+            Warn(rule.at, absl::StrCat(rule.list, " '", rule.pattern, "' allows nothing: ", by.list, " '",
+                                       by.pattern, "' (", ToString(by.at), ") denies all of it"));
         }
     }
 
     void Network() {
         if (resolved_.has_uids && resolved_.uids.size() == 1) {
-            const auto at = document_.network && !document_.network->uids_at.empty() ? document_.network->uids_at.begin()->second : document_.at;
+            const auto at = document_.network && !document_.network->uids_at.empty()
+                                ? document_.network->uids_at.begin()->second
+                                : document_.at;
             Warn(at, absl::StrCat("uids lists ", resolved_.uids.begin()->first,
-                                  " alone: where a sandbox runs everything under that one uid, this guards nothing; run the router under a uid of its own"));
+                                  " alone: where a sandbox runs everything under that one uid, this guards "
+                                  "nothing; run the router under a uid of its own"));
         }
         if (resolved_.has_uids && !resolved_.network.empty()) {
-            Warn(resolved_.network.front().at, "network.allow holds for every uid that network.uids does not list, and for none that it lists");
+            Warn(resolved_.network.front().at,
+                 "network.allow holds for every uid that network.uids does not list, and for none that it "
+                 "lists");
         }
         for (const NetworkRule& rule : resolved_.network) Rule(rule);
         for (const auto& [uid, rules] : resolved_.uids) {
@@ -93,12 +109,14 @@ class Linter {
 
     void Rule(const NetworkRule& rule) {
         if (rule.kind == NetworkKind::kName) {
-            Warn(rule.at, absl::StrCat("the name rule '", rule.text, "' allows nothing yet: names are enforced once DNS is"));
+            Warn(rule.at, absl::StrCat("the name rule '", rule.text,
+                                       "' allows nothing yet: names are enforced once DNS is"));
         }
         if (rule.kind != NetworkKind::kUnix || rule.abstract) return;
         StatusOr<PathPattern> pattern = ParsePattern(rule.text);
         if (pattern.ok() && !pattern->IsExact()) {
-            Warn(rule.at, absl::StrCat("the socket pattern '", rule.text, "' holds under the backend `lsm` only; `signal` allows exact paths"));
+            Warn(rule.at, absl::StrCat("the socket pattern '", rule.text,
+                                       "' holds under the backend `lsm` only; `signal` allows exact paths"));
         }
     }
 
@@ -109,6 +127,8 @@ class Linter {
 
 }  // namespace
 
-std::vector<Diagnostic> Lint(const SandboxPolicy& document, const ResolvedPolicy& resolved) { return Linter(document, resolved).Run(); }
+std::vector<Diagnostic> Lint(const SandboxPolicy& document, const ResolvedPolicy& resolved) {
+    return Linter(document, resolved).Run();
+}
 
 }  // namespace stockade::policy

@@ -20,7 +20,8 @@ size_t Distance(absl::string_view a, absl::string_view b) {
         for (size_t j = 1; j <= b.size(); ++j) {
             const size_t change = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
             d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, change});
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
         }
     }
     return d[a.size()][b.size()];

@@ -11,16 +11,20 @@ namespace {
 
 class NetworkTable {
   public:
-    NetworkTable(const sk_hash_keys& keys, TableBuilder& table, sk_policy_head& head, std::vector<Diagnostic>& warnings)
+    NetworkTable(const sk_hash_keys& keys, TableBuilder& table, sk_policy_head& head,
+                 std::vector<Diagnostic>& warnings)
         : keys_(keys), table_(table), head_(head), warnings_(warnings) {}
 
     Status AddRule(uint32_t uid_class, const NetworkRule& rule) {
         switch (rule.kind) {
-            case NetworkKind::kCidr: return AddCidr(uid_class, rule);
-            case NetworkKind::kUnix: return AddUnix(rule);
+            case NetworkKind::kCidr:
+                return AddCidr(uid_class, rule);
+            case NetworkKind::kUnix:
+                return AddUnix(rule);
             case NetworkKind::kName:
                 warnings_.push_back({Severity::kWarning, rule.at,
-                                     absl::StrCat("the name rule '", rule.text, "' allows nothing yet: names are enforced once DNS is")});
+                                     absl::StrCat("the name rule '", rule.text,
+                                                  "' allows nothing yet: names are enforced once DNS is")});
                 return absl::OkStatus();
         }
         return absl::OkStatus();
@@ -38,8 +42,9 @@ class NetworkTable {
     Status Add(uint64_t key, uint32_t next, const Position& at) {
         if (!seen_.insert(key).second) return absl::OkStatus();
         if (seen_.size() > kMaxNetworkEntries) {
-            return absl::InvalidArgumentError(absl::StrCat(ToString(at), ": ports, addresses and sockets expand to more than ",
-                                                           kMaxNetworkEntries, " table entries; leave `ports` out to allow any port"));
+            return absl::InvalidArgumentError(
+                absl::StrCat(ToString(at), ": ports, addresses and sockets expand to more than ",
+                             kMaxNetworkEntries, " table entries; leave `ports` out to allow any port"));
         }
         table_.AddFixed(key, next, 0);
         return absl::OkStatus();
@@ -51,8 +56,9 @@ class NetworkTable {
             if (head_.prefix[i].family == rule.family && head_.prefix[i].bits == rule.bits) return i;
         }
         if (head_.prefixes == SK_MAX_PREFIXES) {
-            return absl::InvalidArgumentError(absl::StrCat(ToString(rule.at), ": more than ", SK_MAX_PREFIXES,
-                                                           " different prefix lengths in one policy; widen or split some"));
+            return absl::InvalidArgumentError(
+                absl::StrCat(ToString(rule.at), ": more than ", SK_MAX_PREFIXES,
+                             " different prefix lengths in one policy; widen or split some"));
         }
         head_.prefix[head_.prefixes] = {rule.family, rule.bits};
         return head_.prefixes++;
@@ -60,10 +66,12 @@ class NetworkTable {
 
     Status AddCidr(uint32_t uid_class, const NetworkRule& rule) {
         SK_ASSIGN_OR_RETURN(uint32_t prefix, PrefixIndex(rule));
-        if (rule.ports.empty()) return Add(sk_net_key(&keys_, uid_class, prefix, rule.hi, rule.lo, 0), 1, rule.at);
+        if (rule.ports.empty())
+            return Add(sk_net_key(&keys_, uid_class, prefix, rule.hi, rule.lo, 0), 1, rule.at);
         for (const PortRange& range : rule.ports) {
             for (uint32_t port = range.first; port <= range.last; ++port) {
-                SK_RETURN_IF_ERROR(Add(sk_net_key(&keys_, uid_class, prefix, rule.hi, rule.lo, port), 1, rule.at));
+                SK_RETURN_IF_ERROR(
+                    Add(sk_net_key(&keys_, uid_class, prefix, rule.hi, rule.lo, port), 1, rule.at));
             }
         }
         return absl::OkStatus();

@@ -26,15 +26,18 @@ void ReadName(Reader& reader, const YamlNode& node, std::string& name, Position&
     std::optional<std::string> text = reader.Text(node, "a policy's name");
     if (!text) return;
     if (!IsName(*text)) {
-        return reader.Error(node, absl::StrCat("bad name '", Reader::Printable(*text),
-                                               "': at most 63 of a-z, 0-9, '-' and '.', with a letter or digit at both ends"));
+        return reader.Error(
+            node,
+            absl::StrCat("bad name '", Reader::Printable(*text),
+                         "': at most 63 of a-z, 0-9, '-' and '.', with a letter or digit at both ends"));
     }
     name = *text;
     at = reader.At(node);
 }
 
 void ReadVersion(Reader& reader, const YamlNode& node) {
-    (void)reader.Choice<int>(node, "apiVersion", {{kApiVersion, 1}});  // one version: the error is all that matters
+    (void)reader.Choice<int>(node, "apiVersion",
+                             {{kApiVersion, 1}});  // one version: the error is all that matters
 }
 
 // The value of `kind`, before anything else is read; empty if it is not there.
@@ -49,16 +52,19 @@ void ReadPolicy(Reader& reader, const YamlNode& document, ParseResult& out) {
     SandboxPolicy policy;
     policy.at = reader.At(document);
     const auto ignore = [](const YamlNode&) {};
-    reader.Map(document, "a SandboxPolicy",
-               {{"apiVersion", [&](const YamlNode& v) { ReadVersion(reader, v); }, true},
-                {"kind", ignore, true},
-                {"metadata",
-                 [&](const YamlNode& v) {
-                     reader.Map(v, "metadata", {{"name", [&](const YamlNode& n) { ReadName(reader, n, policy.name, policy.at); }, true}});
-                 },
-                 true},
-                {"spec", [&](const YamlNode& v) { ReadSpec(reader, v, policy); }, true},
-                {"tests", [&](const YamlNode& v) { ReadTests(reader, v, policy.tests); }}});
+    reader.Map(
+        document, "a SandboxPolicy",
+        {{"apiVersion", [&](const YamlNode& v) { ReadVersion(reader, v); }, true},
+         {"kind", ignore, true},
+         {"metadata",
+          [&](const YamlNode& v) {
+              reader.Map(
+                  v, "metadata",
+                  {{"name", [&](const YamlNode& n) { ReadName(reader, n, policy.name, policy.at); }, true}});
+          },
+          true},
+         {"spec", [&](const YamlNode& v) { ReadSpec(reader, v, policy); }, true},
+         {"tests", [&](const YamlNode& v) { ReadTests(reader, v, policy.tests); }}});
     out.policies.push_back(std::move(policy));
 }
 
@@ -77,12 +83,14 @@ void ReadPolicyTest(Reader& reader, const YamlNode& document, ParseResult& out) 
 void ReadDocument(Reader& reader, const YamlNode& document, ParseResult& out) {
     if (document.kind == YamlNode::Kind::kNull) return;  // "---" at the end of a file
     if (document.kind != YamlNode::Kind::kMap) {
-        return reader.Error(document, absl::StrCat("a document must be a map, not ", KindName(document.kind)));
+        return reader.Error(document,
+                            absl::StrCat("a document must be a map, not ", KindName(document.kind)));
     }
     const std::string kind = PeekKind(document);
     if (kind == "SandboxPolicyTest") return ReadPolicyTest(reader, document, out);
     if (kind != "SandboxPolicy" && !kind.empty()) {
-        return reader.Error(document, absl::StrCat("unknown kind '", Reader::Printable(kind), "'", Suggest(kind, {"SandboxPolicy", "SandboxPolicyTest"})));
+        return reader.Error(document, absl::StrCat("unknown kind '", Reader::Printable(kind), "'",
+                                                   Suggest(kind, {"SandboxPolicy", "SandboxPolicyTest"})));
     }
     ReadPolicy(reader, document, out);
 }
@@ -93,7 +101,9 @@ void FindDuplicateNames(ParseResult& out) {
         if (policy.name.empty()) continue;
         auto [it, added] = first.emplace(policy.name, policy.at);
         if (added) continue;
-        out.diagnostics.push_back({Severity::kError, policy.at, absl::StrCat("duplicate policy name '", policy.name, "', first at ", ToString(it->second))});
+        out.diagnostics.push_back(
+            {Severity::kError, policy.at,
+             absl::StrCat("duplicate policy name '", policy.name, "', first at ", ToString(it->second))});
     }
 }
 
@@ -113,9 +123,11 @@ ParseResult ParseFiles(const std::vector<SourceFile>& files) {
         }
     }
     FindDuplicateNames(out);
-    std::stable_sort(out.diagnostics.begin(), out.diagnostics.end(), [&](const Diagnostic& a, const Diagnostic& b) {
-        return std::tuple(order[a.at.file], a.at.line, a.at.column) < std::tuple(order[b.at.file], b.at.line, b.at.column);
-    });
+    std::stable_sort(out.diagnostics.begin(), out.diagnostics.end(),
+                     [&](const Diagnostic& a, const Diagnostic& b) {
+                         return std::tuple(order[a.at.file], a.at.line, a.at.column) <
+                                std::tuple(order[b.at.file], b.at.line, b.at.column);
+                     });
     return out;
 }
 

@@ -16,14 +16,14 @@
 namespace stockade::policy {
 
 struct SourceFile {
-    std::string name; // shown in positions
+    std::string name;  // shown in positions
     std::string text;
 };
 
 struct ParseResult {
     std::vector<SandboxPolicy> policies;
     std::vector<PolicyTest> tests;
-    std::vector<Diagnostic> diagnostics; // sorted by file as given, then line and column
+    std::vector<Diagnostic> diagnostics;  // sorted by file as given, then line and column
 };
 
 ParseResult ParseFiles(const std::vector<SourceFile>& files);
@@ -33,7 +33,7 @@ StatusOr<NetworkRule> ParseCidr(absl::string_view text);
 
 // "192.0.2.1:443", "[2001:db8::1]:443": address words and port.
 struct AddressPort {
-    NetworkRule address; // kCidr of full length
+    NetworkRule address;  // kCidr of full length
     uint16_t port = 0;
 };
 StatusOr<AddressPort> ParseAddressPort(absl::string_view text);

@@ -61,10 +61,12 @@ std::optional<PortRange> ReadPorts(Reader& reader, const YamlNode& node, bool an
     if (any_allowed && *text == "any") return PortRange{0, 0};
     const std::vector<std::string> ends = absl::StrSplit(*text, absl::MaxSplits('-', 1));
     uint32_t first = 0, last = 0;
-    const bool ok = absl::SimpleAtoi(ends.front(), &first) && absl::SimpleAtoi(ends.back(), &last) && first >= 1 && first <= last && last <= kMaxPort;
+    const bool ok = absl::SimpleAtoi(ends.front(), &first) && absl::SimpleAtoi(ends.back(), &last) &&
+                    first >= 1 && first <= last && last <= kMaxPort;
     if (!ok || (node.quoted && ends.size() == 1)) {
-        reader.Error(node, absl::StrCat("a port must be a number from 1 to 65535 or a range like 8000-8100, not '", Reader::Printable(*text), "'",
-                                        node.quoted && ok ? " in quotes" : ""));
+        reader.Error(node,
+                     absl::StrCat("a port must be a number from 1 to 65535 or a range like 8000-8100, not '",
+                                  Reader::Printable(*text), "'", node.quoted && ok ? " in quotes" : ""));
         return std::nullopt;
     }
     return PortRange{static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
@@ -76,7 +78,8 @@ void ReadPortList(Reader& reader, const YamlNode& node, absl::string_view what, 
         if (!range) return;
         for (const PortEntry& other : out) {
             if (other.ports.first <= range->last && range->first <= other.ports.last) {
-                return reader.Error(item, absl::StrCat("this port stands twice in ", what, ", first on line ", other.at.line));
+                return reader.Error(item, absl::StrCat("this port stands twice in ", what, ", first on line ",
+                                                       other.at.line));
             }
         }
         out.push_back({*range, reader.At(item)});
@@ -98,13 +101,16 @@ bool IsDnsName(absl::string_view name) {
 void CheckUnix(Reader& reader, const YamlNode& node, NetworkRule& rule) {
     rule.abstract = rule.text.substr(0, 1) == "@";
     if (rule.abstract) {
-        if (rule.text.size() < 2 || rule.text.size() > kMaxUnixBytes + 1) reader.Error(node, "an abstract socket's name has 1 to 107 bytes after the '@'");
+        if (rule.text.size() < 2 || rule.text.size() > kMaxUnixBytes + 1)
+            reader.Error(node, "an abstract socket's name has 1 to 107 bytes after the '@'");
         return;
     }
     StatusOr<PathPattern> pattern = ParsePattern(rule.text);
     if (!pattern.ok()) return reader.Error(node, Reader::Printable(pattern.status().message()));
-    if (rule.text[0] != '/') return reader.Error(node, "a unix socket is an absolute path, or '@' and an abstract name");
-    if (pattern->LiteralPrefix().size() > kMaxUnixBytes) reader.Error(node, "a unix socket's path has at most 107 bytes");
+    if (rule.text[0] != '/')
+        return reader.Error(node, "a unix socket is an absolute path, or '@' and an abstract name");
+    if (pattern->LiteralPrefix().size() > kMaxUnixBytes)
+        reader.Error(node, "a unix socket's path has at most 107 bytes");
 }
 
 void ReadKind(Reader& reader, const YamlNode& node, NetworkKind kind, NetworkRule& rule, int& kinds) {
@@ -117,7 +123,9 @@ void ReadKind(Reader& reader, const YamlNode& node, NetworkKind kind, NetworkRul
     rule.text = *text;
     if (kind == NetworkKind::kUnix) return CheckUnix(reader, node, rule);
     if (kind == NetworkKind::kName) {
-        if (!IsDnsName(*text)) reader.Error(node, absl::StrCat("bad name '", Reader::Printable(*text), "': a lower-case host name, or '*.' and one"));
+        if (!IsDnsName(*text))
+            reader.Error(node, absl::StrCat("bad name '", Reader::Printable(*text),
+                                            "': a lower-case host name, or '*.' and one"));
         return;
     }
     StatusOr<NetworkRule> cidr = ParseCidr(*text);
@@ -135,7 +143,8 @@ void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vect
     bool has_ports = false;
     const auto ports = [&](const YamlNode& v) {
         has_ports = true;
-        if (v.items.empty()) return reader.Error(v, "ports must not be empty; leave it out to allow any port");
+        if (v.items.empty())
+            return reader.Error(v, "ports must not be empty; leave it out to allow any port");
         reader.List(v, "ports", [&](const YamlNode& item) {
             if (std::optional<PortRange> range = ReadPorts(reader, item, false)) rule.ports.push_back(*range);
         });
@@ -144,15 +153,19 @@ void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vect
         {"cidr", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kCidr, rule, kinds); }},
         {"name", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kName, rule, kinds); }},
         {"ports", ports}};
-    if (unix_allowed) fields.push_back({"unix", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kUnix, rule, kinds); }});
+    if (unix_allowed)
+        fields.push_back(
+            {"unix", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kUnix, rule, kinds); }});
     if (!reader.Map(node, "a network rule", fields)) return;
     if (kinds != 1) {
-        return reader.Error(node, kinds == 0 ? "a network rule needs one of cidr, name, unix" : "a network rule is one of cidr, name, unix; write two rules");
+        return reader.Error(node, kinds == 0 ? "a network rule needs one of cidr, name, unix"
+                                             : "a network rule is one of cidr, name, unix; write two rules");
     }
     if (has_ports && rule.kind == NetworkKind::kUnix) return reader.Error(node, "a unix socket has no ports");
     for (const NetworkRule& other : out) {
-        const bool same_ports = std::equal(other.ports.begin(), other.ports.end(), rule.ports.begin(), rule.ports.end(),
-                                           [](const PortRange& a, const PortRange& b) { return a.first == b.first && a.last == b.last; });
+        const bool same_ports = std::equal(
+            other.ports.begin(), other.ports.end(), rule.ports.begin(), rule.ports.end(),
+            [](const PortRange& a, const PortRange& b) { return a.first == b.first && a.last == b.last; });
         if (other.kind == rule.kind && other.text == rule.text && same_ports) {
             return reader.Error(node, absl::StrCat("the same rule stands on line ", other.at.line));
         }
@@ -167,7 +180,8 @@ void ReadUids(Reader& reader, const YamlNode& node, NetworkSection& section) {
         const auto id = static_cast<uint32_t>(*uid);
         section.uids_at[id] = reader.At(key);
         std::vector<NetworkRule>& rules = section.uids[id];
-        reader.List(value, "the rules of a uid", [&](const YamlNode& item) { ReadRule(reader, item, false, rules); });
+        reader.List(value, "the rules of a uid",
+                    [&](const YamlNode& item) { ReadRule(reader, item, false, rules); });
     });
 }
 
@@ -177,15 +191,19 @@ StatusOr<NetworkRule> ParseCidr(absl::string_view text) {
     NetworkRule rule;
     const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
     uint32_t bits = 0;
-    if (!ReadAddress(parts[0], rule) || (parts.size() == 2 && (!absl::SimpleAtoi(parts[1], &bits) || bits > rule.bits))) {
-        return absl::InvalidArgumentError(absl::StrCat("bad cidr '", text, "': an address like 10.0.0.0/8 or 2001:db8::/32"));
+    if (!ReadAddress(parts[0], rule) ||
+        (parts.size() == 2 && (!absl::SimpleAtoi(parts[1], &bits) || bits > rule.bits))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("bad cidr '", text, "': an address like 10.0.0.0/8 or 2001:db8::/32"));
     }
     rule.text = std::string(text);
     if (parts.size() == 2) rule.bits = static_cast<uint8_t>(bits);
     const NetworkRule written = rule;
     MaskRule(rule);
     if (written.hi != rule.hi || written.lo != rule.lo) {
-        return absl::InvalidArgumentError(absl::StrCat("'", text, "' has address bits beyond its prefix; for the one address leave the '/", bits, "' out"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", text, "' has address bits beyond its prefix; for the one address leave the '/",
+                         bits, "' out"));
     }
     UnmapRule(rule);
     return rule;
@@ -195,13 +213,16 @@ StatusOr<AddressPort> ParseAddressPort(absl::string_view text) {
     AddressPort out;
     const size_t colon = text.rfind(':');
     uint32_t port = 0;
-    if (colon == absl::string_view::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port > kMaxPort) {
+    if (colon == absl::string_view::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
+        port > kMaxPort) {
         return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not ADDRESS:PORT"));
     }
     absl::string_view address = text.substr(0, colon);
-    if (address.size() > 2 && address.front() == '[' && address.back() == ']') address = address.substr(1, address.size() - 2);
+    if (address.size() > 2 && address.front() == '[' && address.back() == ']')
+        address = address.substr(1, address.size() - 2);
     if (!ReadAddress(std::string(address), out.address)) {
-        return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not ADDRESS:PORT, with an address like 192.0.2.1 or [2001:db8::1]"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "'", text, "' is not ADDRESS:PORT, with an address like 192.0.2.1 or [2001:db8::1]"));
     }
     UnmapRule(out.address);
     out.port = static_cast<uint16_t>(port);
@@ -213,13 +234,17 @@ void ReadNetwork(Reader& reader, const YamlNode& node, NetworkSection& section) 
     reader.Map(node, "network",
                {{"allow",
                  [&](const YamlNode& v) {
-                     reader.List(v, "network.allow", [&](const YamlNode& item) { ReadRule(reader, item, true, section.allow); });
+                     reader.List(v, "network.allow",
+                                 [&](const YamlNode& item) { ReadRule(reader, item, true, section.allow); });
                  }},
-                {"loopback", [&](const YamlNode& v) { ReadPortList(reader, v, "network.loopback", section.loopback); }},
+                {"loopback",
+                 [&](const YamlNode& v) { ReadPortList(reader, v, "network.loopback", section.loopback); }},
                 {"host", [&](const YamlNode& v) { ReadPortList(reader, v, "network.host", section.host); }},
                 {"bind", [&](const YamlNode& v) { ReadPortList(reader, v, "network.bind", section.bind); }},
                 {"uids", [&](const YamlNode& v) { ReadUids(reader, v, section); }},
-                {"violation", [&](const YamlNode& v) { section.violation = reader.Choice(v, "violation", ViolationChoices()); }}});
+                {"violation", [&](const YamlNode& v) {
+                     section.violation = reader.Choice(v, "violation", ViolationChoices());
+                 }}});
 }
 
 }  // namespace stockade::policy

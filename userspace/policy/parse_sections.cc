@@ -12,7 +12,8 @@ Reader::Field ViolationField(Reader& reader, std::optional<sk_verdict>& out) {
     return {"violation", [&](const YamlNode& v) { out = reader.Choice(v, "violation", ViolationChoices()); }};
 }
 
-Reader::Field PatternField(Reader& reader, std::string key, absl::string_view section, std::vector<Entry>& out) {
+Reader::Field PatternField(Reader& reader, std::string key, absl::string_view section,
+                           std::vector<Entry>& out) {
     std::string what = absl::StrCat(section, ".", key);
     return {std::move(key), [&reader, &out, what](const YamlNode& v) { ReadPatterns(reader, v, what, out); }};
 }
@@ -20,15 +21,17 @@ Reader::Field PatternField(Reader& reader, std::string key, absl::string_view se
 void ReadExec(Reader& reader, const YamlNode& node, ExecSection& out) {
     out.at = reader.At(node);
     reader.Map(node, "exec",
-               {PatternField(reader, "allow", "exec", out.allow), PatternField(reader, "libraries", "exec", out.libraries),
+               {PatternField(reader, "allow", "exec", out.allow),
+                PatternField(reader, "libraries", "exec", out.libraries),
                 PatternField(reader, "deny", "exec", out.deny), ViolationField(reader, out.violation)});
 }
 
 void ReadFiles(Reader& reader, const YamlNode& node, FilesSection& out) {
     out.at = reader.At(node);
-    reader.Map(node, "files",
-               {PatternField(reader, "read", "files", out.read), PatternField(reader, "write", "files", out.write),
-                PatternField(reader, "deny", "files", out.deny), ViolationField(reader, out.violation)});
+    reader.Map(
+        node, "files",
+        {PatternField(reader, "read", "files", out.read), PatternField(reader, "write", "files", out.write),
+         PatternField(reader, "deny", "files", out.deny), ViolationField(reader, out.violation)});
 }
 
 void ReadEntries(Reader& reader, const YamlNode& node, absl::string_view what, std::vector<Entry>& out) {
@@ -36,7 +39,9 @@ void ReadEntries(Reader& reader, const YamlNode& node, absl::string_view what, s
     reader.List(node, what, [&](const YamlNode& item) {
         std::optional<std::string> text = reader.Text(item, absl::StrCat("an entry of ", what));
         if (!text) return;
-        if (!seen.insert(*text).second) return reader.Error(item, absl::StrCat("'", Reader::Printable(*text), "' stands twice in ", what));
+        if (!seen.insert(*text).second)
+            return reader.Error(item,
+                                absl::StrCat("'", Reader::Printable(*text), "' stands twice in ", what));
         out.push_back({*text, reader.At(item)});
     });
 }
@@ -45,18 +50,29 @@ void ReadDns(Reader& reader, const YamlNode& node, DnsSection& out) {
     out.at = reader.At(node);
     reader.Warn(node, "dns: is not enforced yet");
     const auto budget = [&](std::string key) -> Reader::Field {
-        return {key, [&reader, &out, key](const YamlNode& v) { out.budget[key] = reader.Text(v, "a budget").value_or(""); }};
+        return {key, [&reader, &out, key](const YamlNode& v) {
+                    out.budget[key] = reader.Text(v, "a budget").value_or("");
+                }};
     };
-    reader.Map(node, "dns",
-               {{"mode",
-                 [&](const YamlNode& v) {
-                     out.mode = reader.Choice<std::string>(v, "dns mode", {{"closed", "closed"}, {"allowlist", "allowlist"}, {"open", "open"}, {"observe", "observe"}})
-                                    .value_or("");
-                 }},
-                {"resolvers", [&](const YamlNode& v) { ReadEntries(reader, v, "dns.resolvers", out.resolvers); }},
-                {"allow", [&](const YamlNode& v) { ReadEntries(reader, v, "dns.allow", out.allow); }},
-                {"budget", [&](const YamlNode& v) { reader.Map(v, "dns.budget", {budget("zone"), budget("ranked"), budget("total")}); }},
-                ViolationField(reader, out.violation)});
+    reader.Map(
+        node, "dns",
+        {{"mode",
+          [&](const YamlNode& v) {
+              out.mode = reader
+                             .Choice<std::string>(v, "dns mode",
+                                                  {{"closed", "closed"},
+                                                   {"allowlist", "allowlist"},
+                                                   {"open", "open"},
+                                                   {"observe", "observe"}})
+                             .value_or("");
+          }},
+         {"resolvers", [&](const YamlNode& v) { ReadEntries(reader, v, "dns.resolvers", out.resolvers); }},
+         {"allow", [&](const YamlNode& v) { ReadEntries(reader, v, "dns.allow", out.allow); }},
+         {"budget",
+          [&](const YamlNode& v) {
+              reader.Map(v, "dns.budget", {budget("zone"), budget("ranked"), budget("total")});
+          }},
+         ViolationField(reader, out.violation)});
 }
 
 void ReadGrants(Reader& reader, const YamlNode& node, std::vector<Entry>& out) {
@@ -68,7 +84,8 @@ void ReadGrants(Reader& reader, const YamlNode& node, std::vector<Entry>& out) {
     std::set<std::string> seen;
     reader.List(node, "grants", [&](const YamlNode& item) {
         if (!reader.Choice(item, "grant", kGrants)) return;
-        if (!seen.insert(item.value).second) return reader.Error(item, absl::StrCat("'", item.value, "' stands twice in grants"));
+        if (!seen.insert(item.value).second)
+            return reader.Error(item, absl::StrCat("'", item.value, "' stands twice in grants"));
         out.push_back({item.value, reader.At(item)});
     });
 }
@@ -76,17 +93,22 @@ void ReadGrants(Reader& reader, const YamlNode& node, std::vector<Entry>& out) {
 void ReadRecord(Reader& reader, const YamlNode& node, SandboxPolicy& policy) {
     const auto field = [&](std::string key, int section) -> Reader::Field {
         return {key, [&reader, &policy, key, section](const YamlNode& v) {
-                    policy.record[section] = reader.Choice<sk_record>(
-                        v, "record level", {{"violations", SK_RECORD_VIOLATIONS}, {"first", SK_RECORD_FIRST}, {"all", SK_RECORD_ALL}});
+                    policy.record[section] = reader.Choice<sk_record>(v, "record level",
+                                                                      {{"violations", SK_RECORD_VIOLATIONS},
+                                                                       {"first", SK_RECORD_FIRST},
+                                                                       {"all", SK_RECORD_ALL}});
                 }};
     };
-    reader.Map(node, "record", {field("exec", SK_SECTION_EXEC), field("files", SK_SECTION_FILES), field("network", SK_SECTION_NETWORK), field("dns", SK_SECTION_DNS)});
+    reader.Map(node, "record",
+               {field("exec", SK_SECTION_EXEC), field("files", SK_SECTION_FILES),
+                field("network", SK_SECTION_NETWORK), field("dns", SK_SECTION_DNS)});
 }
 
 void ReadSelector(Reader& reader, const YamlNode& node, SandboxPolicy& policy) {
     const auto labels = [&](const YamlNode& value) {
         reader.FreeMap(value, "matchLabels", [&](const YamlNode& key, const YamlNode& label) {
-            std::optional<std::string> text = reader.Text(label, absl::StrCat("the label '", Reader::Printable(key.value), "'"));
+            std::optional<std::string> text =
+                reader.Text(label, absl::StrCat("the label '", Reader::Printable(key.value), "'"));
             if (text) policy.match_labels[key.value] = *text;
         });
     };
@@ -97,7 +119,9 @@ void ReadSelector(Reader& reader, const YamlNode& node, SandboxPolicy& policy) {
 
 const std::vector<std::pair<std::string, sk_verdict>>& ViolationChoices() {
     static const std::vector<std::pair<std::string, sk_verdict>> kChoices = {
-        {"deny", SK_VERDICT_DENY}, {"kill-process", SK_VERDICT_KILL_PROCESS}, {"kill-sandbox", SK_VERDICT_KILL_SANDBOX}};
+        {"deny", SK_VERDICT_DENY},
+        {"kill-process", SK_VERDICT_KILL_PROCESS},
+        {"kill-sandbox", SK_VERDICT_KILL_SANDBOX}};
     return kChoices;
 }
 
@@ -118,12 +142,17 @@ void ReadPatterns(Reader& reader, const YamlNode& node, absl::string_view what, 
 }
 
 void ReadSpec(Reader& reader, const YamlNode& node, SandboxPolicy& policy) {
-    const auto extends = [&](const YamlNode& v) { ReadEntries(reader, v, "extends", policy.extends.emplace()); };
+    const auto extends = [&](const YamlNode& v) {
+        ReadEntries(reader, v, "extends", policy.extends.emplace());
+    };
     const auto mode = [&](const YamlNode& v) {
-        policy.mode = reader.Choice<sk_mode>(v, "mode", {{"enforce", SK_MODE_ENFORCE}, {"observe", SK_MODE_OBSERVE}});
+        policy.mode =
+            reader.Choice<sk_mode>(v, "mode", {{"enforce", SK_MODE_ENFORCE}, {"observe", SK_MODE_OBSERVE}});
     };
     const auto entered = [&](const YamlNode& v) {
-        policy.entered = reader.Choice<sk_verdict>(v, "value of entered", {{"deny", SK_VERDICT_DENY}, {"observe", SK_VERDICT_OBSERVE}, {"enforce", SK_VERDICT_ALLOW}});
+        policy.entered = reader.Choice<sk_verdict>(
+            v, "value of entered",
+            {{"deny", SK_VERDICT_DENY}, {"observe", SK_VERDICT_OBSERVE}, {"enforce", SK_VERDICT_ALLOW}});
     };
     reader.Map(node, "spec",
                {{"extends", extends},

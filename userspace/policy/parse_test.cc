@@ -15,10 +15,13 @@ using testing::HasSubstr;
 constexpr char kHead[] = "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec:\n";
 
 std::string Lines(const std::vector<Diagnostic>& diagnostics) {
-    return absl::StrJoin(diagnostics, "\n", [](std::string* out, const Diagnostic& d) { *out += ToString(d); });
+    return absl::StrJoin(diagnostics, "\n",
+                         [](std::string* out, const Diagnostic& d) { *out += ToString(d); });
 }
 
-std::string ErrorsOf(const std::string& spec) { return Lines(ParseFiles({{"t.yaml", absl::StrCat(kHead, spec)}}).diagnostics); }
+std::string ErrorsOf(const std::string& spec) {
+    return Lines(ParseFiles({{"t.yaml", absl::StrCat(kHead, spec)}}).diagnostics);
+}
 
 TEST(Parse, TheContractsExampleIsUnderstood) {
     ParseResult parsed = ParseFiles({{"t.yaml", absl::StrCat(kHead, R"(  extends: [base]
@@ -84,30 +87,35 @@ TEST(Parse, EveryErrorOfEveryFileAtOnce) {
               "a.yaml:5:3: error: unknown key 'extend' in spec; did you mean 'extends'?\n"
               "a.yaml:6:9: error: unknown mode 'enfroce'; did you mean 'enforce'?\n"
               "a.yaml:8:13: error: bad pattern 'usr/bin/x': it must start with '/' or with '**/'\n"
-              "a.yaml:8:24: error: bad pattern '/a/**b': '**' must be a whole component; write '/**/' or a single '*'\n"
+              "a.yaml:8:24: error: bad pattern '/a/**b': '**' must be a whole component; write '/**/' or a "
+              "single '*'\n"
               "a.yaml:8:38: error: '/x' stands twice in exec.allow\n"
               "a.yaml:9:5: error: unknown key 'alow' in exec; did you mean 'allow'?\n"
               "a.yaml:10:12: error: unknown grant 'io_urin'; did you mean 'io_uring'?\n"
               "a.yaml:11:10: error: files must be a map, not a list\n"
-              "a.yaml:14:16: error: '10.0.0.1/8' has address bits beyond its prefix; for the one address leave the '/8' out\n"
+              "a.yaml:14:16: error: '10.0.0.1/8' has address bits beyond its prefix; for the one address "
+              "leave the '/8' out\n"
               "a.yaml:15:16: error: bad name 'A.example': a lower-case host name, or '*.' and one\n"
               "a.yaml:16:9: error: a network rule is one of cidr, name, unix; write two rules\n"
               "a.yaml:17:9: error: a network rule needs one of cidr, name, unix\n"
-              "a.yaml:18:33: error: a port must be a number from 1 to 65535 or a range like 8000-8100, not '70000'\n"
+              "a.yaml:18:33: error: a port must be a number from 1 to 65535 or a range like 8000-8100, not "
+              "'70000'\n"
               "b.yaml:1:1: error: a SandboxPolicy lacks 'apiVersion'\n"
               "b.yaml:2:18: error: duplicate policy name 't', first at a.yaml:3:18\n"
               "b.yaml:5:1: error: a document must be a map, not a list");
 }
 
 TEST(Parse, DuplicateKeysAreErrors) {
-    EXPECT_EQ(ErrorsOf("  mode: enforce\n  mode: observe\n"), "t.yaml:6:3: error: duplicate key 'mode' in spec, first on line 5");
+    EXPECT_EQ(ErrorsOf("  mode: enforce\n  mode: observe\n"),
+              "t.yaml:6:3: error: duplicate key 'mode' in spec, first on line 5");
 }
 
 TEST(Parse, ForeignGlobsAreErrorsAndEscapesAreNot) {
     EXPECT_THAT(ErrorsOf("  exec: {deny: ['/bin/{a,b}']}\n"), HasSubstr("'{' is not a wildcard here"));
     EXPECT_EQ(ErrorsOf("  exec: {deny: ['/usr/bin/\\[']}\n"), "");
     for (const char* bad : {"/a/../b", "/a/./b", "/a//b", "/a/", "**", "a"}) {
-        EXPECT_THAT(ErrorsOf(absl::StrCat("  exec: {deny: ['", bad, "']}\n")), HasSubstr("bad pattern")) << bad;
+        EXPECT_THAT(ErrorsOf(absl::StrCat("  exec: {deny: ['", bad, "']}\n")), HasSubstr("bad pattern"))
+            << bad;
     }
 }
 
@@ -117,7 +125,8 @@ TEST(Parse, TypesAreNotGuessed) {
     EXPECT_THAT(ErrorsOf("  exec: {allow: {a: b}}\n"), HasSubstr("exec.allow must be a list, not a map"));
     EXPECT_THAT(ErrorsOf("  exec: {allow: [[/a]]}\n"), HasSubstr("must be a text, not a list"));
     EXPECT_THAT(ErrorsOf("  mode: !!binary enforce\n"), HasSubstr("tags are not taken"));
-    EXPECT_THAT(ErrorsOf("  network: {allow: [{cidr: 1.2.3.4, ports: []}]}\n"), HasSubstr("ports must not be empty"));
+    EXPECT_THAT(ErrorsOf("  network: {allow: [{cidr: 1.2.3.4, ports: []}]}\n"),
+                HasSubstr("ports must not be empty"));
 }
 
 TEST(Parse, AMappedAddressIsJudgedAsIPv4) {
@@ -141,9 +150,11 @@ TEST(Parse, ABombOfAliasesEndsAtTheBound) {
 }
 
 TEST(Parse, DepthSizeAndSyntaxAreAnswers) {
-    EXPECT_THAT(Lines(ParseFiles({{"f", std::string(100, '[') + std::string(100, ']')}}).diagnostics), HasSubstr("nested deeper than 32"));
+    EXPECT_THAT(Lines(ParseFiles({{"f", std::string(100, '[') + std::string(100, ']')}}).diagnostics),
+                HasSubstr("nested deeper than 32"));
     EXPECT_THAT(Lines(ParseFiles({{"f", std::string(100000, '[')}}).diagnostics), HasSubstr("f:1:"));
-    EXPECT_THAT(Lines(ParseFiles({{"f", std::string(kMaxYamlBytes + 1, ' ')}}).diagnostics), HasSubstr("larger than"));
+    EXPECT_THAT(Lines(ParseFiles({{"f", std::string(kMaxYamlBytes + 1, ' ')}}).diagnostics),
+                HasSubstr("larger than"));
     EXPECT_THAT(Lines(ParseFiles({{"f", "a: [b\n"}}).diagnostics), HasSubstr("not YAML"));
     EXPECT_THAT(Lines(ParseFiles({{"f", ""}}).diagnostics), HasSubstr("no document"));
     EXPECT_THAT(Lines(ParseFiles({{"f", "a: &x [*x]\n"}}).diagnostics), HasSubstr("f:1:"));
@@ -156,12 +167,16 @@ TEST(Parse, ControlBytesOfADocumentDoNotReachTheTerminal) {
 }
 
 TEST(Parse, TestDocumentsOfTheirOwn) {
-    ParseResult parsed = ParseFiles({{"t", "apiVersion: stockade.dev/v1\nkind: SandboxPolicyTest\npolicy: python-tool\nallow: [{exec: /a}]\nrefuse: [{unix: \"@x\"}]\n"}});
+    ParseResult parsed = ParseFiles({{"t",
+                                      "apiVersion: stockade.dev/v1\nkind: SandboxPolicyTest\npolicy: "
+                                      "python-tool\nallow: [{exec: /a}]\nrefuse: [{unix: \"@x\"}]\n"}});
     EXPECT_EQ(Lines(parsed.diagnostics), "");
     ASSERT_EQ(parsed.tests.size(), 1u);
     EXPECT_EQ(parsed.tests[0].policy.text, "python-tool");
     EXPECT_EQ(parsed.tests[0].cases.size(), 2u);
-    EXPECT_THAT(Lines(ParseFiles({{"t", "apiVersion: stockade.dev/v1\nkind: SandboxPolicyTst\n"}}).diagnostics), HasSubstr("did you mean 'SandboxPolicyTest'"));
+    EXPECT_THAT(
+        Lines(ParseFiles({{"t", "apiVersion: stockade.dev/v1\nkind: SandboxPolicyTst\n"}}).diagnostics),
+        HasSubstr("did you mean 'SandboxPolicyTest'"));
 }
 
 }  // namespace

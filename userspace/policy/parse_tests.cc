@@ -20,7 +20,8 @@ void CheckObject(Reader& reader, const YamlNode& node, TestCase& test) {
             return;
         }
         case CaseKind::kUnix:
-            if (test.object.substr(0, 1) != "/" && test.object.substr(0, 1) != "@") reader.Error(node, "a unix socket is an absolute path, or '@' and an abstract name");
+            if (test.object.substr(0, 1) != "/" && test.object.substr(0, 1) != "@")
+                reader.Error(node, "a unix socket is an absolute path, or '@' and an abstract name");
             return;
         case CaseKind::kBind: {
             Status status = ParseAddressPort(test.object).status();
@@ -36,9 +37,10 @@ void ReadCase(Reader& reader, const YamlNode& node, bool expect_allowed, std::ve
     test.at = reader.At(node);
     int kinds = 0;
     std::vector<Reader::Field> fields;
-    const std::pair<const char*, CaseKind> kKinds[] = {{"exec", CaseKind::kExec},       {"map", CaseKind::kMap},   {"read", CaseKind::kRead},
-                                                       {"write", CaseKind::kWrite},     {"connect", CaseKind::kConnect}, {"unix", CaseKind::kUnix},
-                                                       {"bind", CaseKind::kBind}};
+    const std::pair<const char*, CaseKind> kKinds[] = {
+        {"exec", CaseKind::kExec},   {"map", CaseKind::kMap},         {"read", CaseKind::kRead},
+        {"write", CaseKind::kWrite}, {"connect", CaseKind::kConnect}, {"unix", CaseKind::kUnix},
+        {"bind", CaseKind::kBind}};
     for (const auto& [key, kind] : kKinds) {
         fields.push_back({key, [&, kind = kind](const YamlNode& v) {
                               ++kinds;
@@ -54,8 +56,10 @@ void ReadCase(Reader& reader, const YamlNode& node, bool expect_allowed, std::ve
                           if (uid) test.uid = static_cast<uint32_t>(*uid);
                       }});
     if (!reader.Map(node, "a test", fields)) return;
-    if (kinds != 1) return reader.Error(node, "a test has exactly one of exec, map, read, write, connect, unix, bind");
-    if (test.uid && test.kind != CaseKind::kConnect) return reader.Error(node, "uid matters for connect only");
+    if (kinds != 1)
+        return reader.Error(node, "a test has exactly one of exec, map, read, write, connect, unix, bind");
+    if (test.uid && test.kind != CaseKind::kConnect)
+        return reader.Error(node, "uid matters for connect only");
     out.push_back(std::move(test));
 }
 
@@ -64,12 +68,15 @@ void ReadCase(Reader& reader, const YamlNode& node, bool expect_allowed, std::ve
 std::vector<Reader::Field> TestFields(Reader& reader, std::vector<TestCase>& cases) {
     const auto field = [&reader, &cases](std::string key, bool expect_allowed) -> Reader::Field {
         return {key, [&reader, &cases, key, expect_allowed](const YamlNode& v) {
-                    reader.List(v, key, [&](const YamlNode& item) { ReadCase(reader, item, expect_allowed, cases); });
+                    reader.List(v, key,
+                                [&](const YamlNode& item) { ReadCase(reader, item, expect_allowed, cases); });
                 }};
     };
     return {field("allow", true), field("refuse", false)};
 }
 
-void ReadTests(Reader& reader, const YamlNode& node, std::vector<TestCase>& cases) { reader.Map(node, "tests", TestFields(reader, cases)); }
+void ReadTests(Reader& reader, const YamlNode& node, std::vector<TestCase>& cases) {
+    reader.Map(node, "tests", TestFields(reader, cases));
+}
 
 }  // namespace stockade::policy

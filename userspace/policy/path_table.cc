@@ -16,13 +16,14 @@ constexpr size_t kCulprits = 5;
 
 // Verdict bits of a name outside the automaton.
 struct NameBits {
-    uint32_t sticky = 0; // of this component and all below: two stars behind the name
-    uint32_t leaf = 0;   // of this component where the path ends
+    uint32_t sticky = 0;  // of this component and all below: two stars behind the name
+    uint32_t leaf = 0;    // of this component where the path ends
 };
 
 class PathTableBuilder {
   public:
-    PathTableBuilder(const ResolvedPolicy& policy, const sk_hash_keys& keys, TableBuilder& table, sk_policy_head& head)
+    PathTableBuilder(const ResolvedPolicy& policy, const sk_hash_keys& keys, TableBuilder& table,
+                     sk_policy_head& head)
         : policy_(policy), keys_(keys), table_(table), head_(head) {}
 
     void Sort(const std::vector<ExpandedRule>& rules) {
@@ -46,10 +47,12 @@ class PathTableBuilder {
         if (!automaton.ok()) return Blame(automaton.status(), culprits);
         SK_RETURN_IF_ERROR(AddNames(automaton->globs()));
         metas_.assign(automaton->size(), 0);
-        for (uint32_t s = Automaton::kStart; s < automaton->size(); ++s) metas_[s] = MetaOf(automaton->state(s), s);
+        for (uint32_t s = Automaton::kStart; s < automaton->size(); ++s)
+            metas_[s] = MetaOf(automaton->state(s), s);
         for (uint32_t s = Automaton::kStart; s < automaton->size(); ++s) AddState(*automaton, s);
         head_.start_meta = metas_[Automaton::kStart] | SK_META_VALID;
-        return PathTable{automaton->globs().classes(), automaton->globs().rows(), static_cast<uint32_t>(automaton->size() - 1)};
+        return PathTable{automaton->globs().classes(), automaton->globs().rows(),
+                         static_cast<uint32_t>(automaton->size() - 1)};
     }
 
   private:
@@ -72,7 +75,9 @@ class PathTableBuilder {
 
     Status Blame(const Status& status, const std::vector<size_t>& culprits) const {
         if (!absl::IsResourceExhausted(status) || culprits.empty()) return status;
-        std::string message = absl::StrCat(policy_.name, ": ", status.message(), ". These patterns multiply one another; give them a literal start or drop a '**' or '*':");
+        std::string message = absl::StrCat(
+            policy_.name, ": ", status.message(),
+            ". These patterns multiply one another; give them a literal start or drop a '**' or '*':");
         for (size_t i = 0; i < std::min(kCulprits, culprits.size()); ++i) {
             const PathRule& rule = policy_.paths[origin_[culprits[i]]];
             absl::StrAppend(&message, "\n  ", ToString(rule.at), ": ", rule.pattern);
@@ -82,7 +87,8 @@ class PathTableBuilder {
 
     Status AddNames(GlobRows& globs) {
         for (const auto& [name, bits] : names_) {
-            table_.AddFixed(sk_edge_key(&keys_, HashString(keys_, name), SK_STATE_ANYNAME), bits.leaf, bits.sticky);
+            table_.AddFixed(sk_edge_key(&keys_, HashString(keys_, name), SK_STATE_ANYNAME), bits.leaf,
+                            bits.sticky);
             head_.flags |= SK_POLICY_ANYNAME;
         }
         if (globs_.empty()) return absl::OkStatus();
@@ -142,7 +148,8 @@ class PathTableBuilder {
                 edges.push_back({SK_HASH_GLOB + g, true, state.glob_to[g], metas_[state.glob_to[g]]});
             }
         }
-        if ((metas_[s] & SK_META_STAR) != 0) edges.push_back({SK_HASH_STAR, true, state.other, metas_[state.other]});
+        if ((metas_[s] & SK_META_STAR) != 0)
+            edges.push_back({SK_HASH_STAR, true, state.other, metas_[state.other]});
         table_.SetEdges(s, std::move(edges));
     }
 
@@ -150,10 +157,10 @@ class PathTableBuilder {
     const sk_hash_keys& keys_;
     TableBuilder& table_;
     sk_policy_head& head_;
-    std::map<std::string, size_t> index_; // by text of the pattern
+    std::map<std::string, size_t> index_;  // by text of the pattern
     std::vector<PathPattern> patterns_;
     std::vector<PatternBits> bits_;
-    std::vector<size_t> origin_; // a rule that has the pattern
+    std::vector<size_t> origin_;  // a rule that has the pattern
     std::map<std::string, NameBits> names_;
     std::map<Glob, NameBits> globs_;
     std::vector<uint32_t> metas_;

@@ -19,7 +19,8 @@ Status ReadElements(absl::string_view pattern, absl::string_view component, Glob
         const char c = component[i];
         if (c == '\0') return Bad(pattern, "a file name cannot hold a NUL byte");
         if (c == '\\') {
-            if (++i == component.size()) return Bad(pattern, "a backslash at the end of a name escapes nothing");
+            if (++i == component.size())
+                return Bad(pattern, "a backslash at the end of a name escapes nothing");
             glob.push_back(static_cast<uint8_t>(component[i]));
         } else if (c == '*') {
             if (!glob.empty() && glob.back() == kGlobAnyBytes) {
@@ -29,7 +30,8 @@ Status ReadElements(absl::string_view pattern, absl::string_view component, Glob
         } else if (c == '?') {
             glob.push_back(kGlobAnyByte);
         } else if (IsForeignGlob(c)) {
-            return Bad(pattern, absl::StrCat("'", std::string(1, c), "' is not a wildcard here; write one pattern each, or '\\",
+            return Bad(pattern, absl::StrCat("'", std::string(1, c),
+                                             "' is not a wildcard here; write one pattern each, or '\\",
                                              std::string(1, c), "' for the character itself"));
         } else {
             glob.push_back(static_cast<uint8_t>(c));
@@ -48,7 +50,9 @@ StatusOr<Token> ReadToken(absl::string_view pattern, absl::string_view component
         token.kind = TokenKind::kStar;
         return token;
     }
-    if (component.empty()) return Bad(pattern, "an empty component ('//' or a slash at the end); for a directory's contents write '/**'");
+    if (component.empty())
+        return Bad(pattern,
+                   "an empty component ('//' or a slash at the end); for a directory's contents write '/**'");
     SK_RETURN_IF_ERROR(ReadElements(pattern, component, token.glob));
     bool wild = false;
     for (uint16_t element : token.glob) wild |= element >= 256;
@@ -139,12 +143,14 @@ StatusOr<PathPattern> ParsePattern(absl::string_view text) {
     for (absl::string_view component : absl::StrSplit(rest, '/')) {
         SK_ASSIGN_OR_RETURN(Token token, ReadToken(text, component));
         const bool globstar = token.kind == TokenKind::kGlobStar;
-        if (globstar && !pattern.tokens.empty() && pattern.tokens.back().kind == TokenKind::kGlobStar) continue;
+        if (globstar && !pattern.tokens.empty() && pattern.tokens.back().kind == TokenKind::kGlobStar)
+            continue;
         names += globstar ? 0 : 1;
         pattern.tokens.push_back(std::move(token));
     }
     if (names > SK_PATH_SLOTS) {
-        return Bad(text, absl::StrCat("more than ", SK_PATH_SLOTS, " components; deeper paths are refused anyway"));
+        return Bad(text,
+                   absl::StrCat("more than ", SK_PATH_SLOTS, " components; deeper paths are refused anyway"));
     }
     return pattern;
 }
@@ -171,10 +177,13 @@ bool MatchGlob(absl::Span<const uint16_t> glob, absl::string_view name) {
 
 bool MatchToken(const Token& token, absl::string_view name) {
     switch (token.kind) {
-        case TokenKind::kLiteral: return token.literal == name;
-        case TokenKind::kGlob: return MatchGlob(token.glob, name);
+        case TokenKind::kLiteral:
+            return token.literal == name;
+        case TokenKind::kGlob:
+            return MatchGlob(token.glob, name);
         case TokenKind::kStar:
-        case TokenKind::kGlobStar: return true;
+        case TokenKind::kGlobStar:
+            return true;
     }
     return false;
 }

@@ -26,13 +26,13 @@ using Glob = std::vector<uint16_t>;
 
 struct Token {
     TokenKind kind = TokenKind::kLiteral;
-    std::string literal; // kLiteral: the name, escapes taken away
-    Glob glob;           // kGlob
+    std::string literal;  // kLiteral: the name, escapes taken away
+    Glob glob;            // kGlob
     bool operator==(const Token&) const = default;
 };
 
 struct PathPattern {
-    std::vector<Token> tokens; // empty = "/" itself
+    std::vector<Token> tokens;  // empty = "/" itself
     bool operator==(const PathPattern&) const = default;
 
     bool IsExact() const;

@@ -41,7 +41,8 @@ bool Reader::FreeMap(const YamlNode& node, absl::string_view what,
         }
         auto [it, added] = seen.emplace(key.value, key.line);
         if (!added) {
-            Error(key, absl::StrCat("duplicate key '", Printable(key.value), "' in ", what, ", first on line ", it->second));
+            Error(key, absl::StrCat("duplicate key '", Printable(key.value), "' in ", what,
+                                    ", first on line ", it->second));
             continue;
         }
         fn(key, *node.items[i + 1]);
@@ -58,7 +59,8 @@ bool Reader::Map(const YamlNode& node, absl::string_view what, const std::vector
         for (const Field& field : fields) {
             if (field.key == key.value) return field.read(value);
         }
-        Error(key, absl::StrCat("unknown key '", Printable(key.value), "' in ", what, Suggest(key.value, known)));
+        Error(key,
+              absl::StrCat("unknown key '", Printable(key.value), "' in ", what, Suggest(key.value, known)));
     });
     if (!is_map) return false;
     for (const Field& field : fields) {
@@ -85,12 +87,14 @@ std::optional<std::string> Reader::Text(const YamlNode& node, absl::string_view 
     return node.value;
 }
 
-std::optional<uint64_t> Reader::Number(const YamlNode& node, absl::string_view what, uint64_t least, uint64_t most) {
+std::optional<uint64_t> Reader::Number(const YamlNode& node, absl::string_view what, uint64_t least,
+                                       uint64_t most) {
     std::optional<std::string> text = Text(node, what);
     if (!text) return std::nullopt;
     uint64_t value = 0;
     if (node.quoted || !absl::SimpleAtoi(*text, &value) || value < least || value > most) {
-        Error(node, absl::StrCat(what, " must be a number from ", least, " to ", most, ", not '", Printable(*text), "'"));
+        Error(node, absl::StrCat(what, " must be a number from ", least, " to ", most, ", not '",
+                                 Printable(*text), "'"));
         return std::nullopt;
     }
     return value;

@@ -23,11 +23,16 @@ class Reader {
         bool required = false;
     };
 
-    Reader(std::string file, std::vector<Diagnostic>& diagnostics) : file_(std::move(file)), diagnostics_(diagnostics) {}
+    Reader(std::string file, std::vector<Diagnostic>& diagnostics)
+        : file_(std::move(file)), diagnostics_(diagnostics) {}
 
     Position At(const YamlNode& node) const { return {file_, node.line, node.column}; }
-    void Error(const YamlNode& node, std::string message) { diagnostics_.push_back({Severity::kError, At(node), std::move(message)}); }
-    void Warn(const YamlNode& node, std::string message) { diagnostics_.push_back({Severity::kWarning, At(node), std::move(message)}); }
+    void Error(const YamlNode& node, std::string message) {
+        diagnostics_.push_back({Severity::kError, At(node), std::move(message)});
+    }
+    void Warn(const YamlNode& node, std::string message) {
+        diagnostics_.push_back({Severity::kWarning, At(node), std::move(message)});
+    }
 
     // A map with these keys. Unknown, duplicate and missing ones are errors. `what` names it in
     // messages. False when it is no map.
@@ -40,10 +45,12 @@ class Reader {
 
     std::optional<std::string> Text(const YamlNode& node, absl::string_view what);
     // A decimal number without quotes.
-    std::optional<uint64_t> Number(const YamlNode& node, absl::string_view what, uint64_t least, uint64_t most);
+    std::optional<uint64_t> Number(const YamlNode& node, absl::string_view what, uint64_t least,
+                                   uint64_t most);
 
     template <typename T>
-    std::optional<T> Choice(const YamlNode& node, absl::string_view what, const std::vector<std::pair<std::string, T>>& choices) {
+    std::optional<T> Choice(const YamlNode& node, absl::string_view what,
+                            const std::vector<std::pair<std::string, T>>& choices) {
         std::optional<std::string> text = Text(node, what);
         if (!text) return std::nullopt;
         std::vector<std::string> words;

@@ -26,8 +26,10 @@ uint64_t GrantBit(absl::string_view name) {
     return 0;
 }
 
-void AddPaths(const std::string& policy, const char* list, const std::vector<Entry>& entries, uint32_t allow, uint32_t deny, ResolvedPolicy& out) {
-    for (const Entry& entry : entries) out.paths.push_back({entry.text, allow, deny, 0, list, policy, entry.at});
+void AddPaths(const std::string& policy, const char* list, const std::vector<Entry>& entries, uint32_t allow,
+              uint32_t deny, ResolvedPolicy& out) {
+    for (const Entry& entry : entries)
+        out.paths.push_back({entry.text, allow, deny, 0, list, policy, entry.at});
 }
 
 template <typename T>
@@ -38,7 +40,8 @@ void Append(std::vector<T>& to, const std::vector<T>& from) {
 void FoldNetwork(const SandboxPolicy& policy, const NetworkSection& network, ResolvedPolicy& out) {
     for (const NetworkRule& rule : network.allow) {
         out.network.push_back(rule);
-        if (rule.kind == NetworkKind::kUnix && !rule.abstract) AddPaths(policy.name, "network.allow", {{rule.text, rule.at}}, SK_OP_UNIX, 0, out);
+        if (rule.kind == NetworkKind::kUnix && !rule.abstract)
+            AddPaths(policy.name, "network.allow", {{rule.text, rule.at}}, SK_OP_UNIX, 0, out);
     }
     Append(out.loopback, network.loopback);
     Append(out.host, network.host);
@@ -49,7 +52,8 @@ void FoldNetwork(const SandboxPolicy& policy, const NetworkSection& network, Res
     }
 }
 
-void FoldSection(const std::optional<sk_verdict>& own, const SandboxPolicy& policy, sk_section section, ResolvedPolicy& out) {
+void FoldSection(const std::optional<sk_verdict>& own, const SandboxPolicy& policy, sk_section section,
+                 ResolvedPolicy& out) {
     if (own) out.violation[section] = *own;
     if (!policy.builtin) out.present[section] = true;
 }
@@ -87,11 +91,13 @@ void Fold(const SandboxPolicy& policy, ResolvedPolicy& out) {
 
 class Resolver {
   public:
-    Resolver(const PolicyLibrary& library, std::vector<Diagnostic>& diagnostics) : library_(library), diagnostics_(diagnostics) {}
+    Resolver(const PolicyLibrary& library, std::vector<Diagnostic>& diagnostics)
+        : library_(library), diagnostics_(diagnostics) {}
 
     void Visit(const SandboxPolicy& policy, ResolvedPolicy& out) {
         stack_.push_back(policy.name);
-        for (const Entry& base : policy.extends.value_or(std::vector<Entry>{{kBase, policy.at}})) VisitBase(base, out);
+        for (const Entry& base : policy.extends.value_or(std::vector<Entry>{{kBase, policy.at}}))
+            VisitBase(base, out);
         stack_.pop_back();
         // A base that two ways lead to is folded once, where it is met first.
         if (!folded_.insert(policy.name).second) return;
@@ -105,18 +111,23 @@ class Resolver {
   private:
     void VisitBase(const Entry& base, ResolvedPolicy& out) {
         if (std::find(stack_.begin(), stack_.end(), base.text) != stack_.end()) {
-            return Error(base, absl::StrCat("extends in a circle: ", absl::StrJoin(stack_, " -> "), " -> ", base.text));
+            return Error(base, absl::StrCat("extends in a circle: ", absl::StrJoin(stack_, " -> "), " -> ",
+                                            base.text));
         }
         const SandboxPolicy* found = library_.Find(base.text);
         if (found == nullptr) {
-            return Error(base, absl::StrCat("extends the unknown policy '", base.text, "'", Suggest(base.text, library_.Names())));
+            return Error(base, absl::StrCat("extends the unknown policy '", base.text, "'",
+                                            Suggest(base.text, library_.Names())));
         }
         if (folded_.count(base.text) != 0) return;
-        if (stack_.size() + folded_.size() >= kMaxExtends) return Error(base, absl::StrCat("extends more than ", kMaxExtends, " policies"));
+        if (stack_.size() + folded_.size() >= kMaxExtends)
+            return Error(base, absl::StrCat("extends more than ", kMaxExtends, " policies"));
         Visit(*found, out);
     }
 
-    void Error(const Entry& at, std::string message) { diagnostics_.push_back({Severity::kError, at.at, std::move(message)}); }
+    void Error(const Entry& at, std::string message) {
+        diagnostics_.push_back({Severity::kError, at.at, std::move(message)});
+    }
 
     const PolicyLibrary& library_;
     std::vector<Diagnostic>& diagnostics_;
@@ -151,7 +162,9 @@ void PolicyLibrary::Add(std::vector<SandboxPolicy> policies, std::vector<Diagnos
             continue;
         }
         if (old->at.file != kBuiltinFile) {
-            diagnostics.push_back({Severity::kError, policy.at, absl::StrCat("duplicate policy name '", policy.name, "', first at ", ToString(old->at))});
+            diagnostics.push_back(
+                {Severity::kError, policy.at,
+                 absl::StrCat("duplicate policy name '", policy.name, "', first at ", ToString(old->at))});
             continue;
         }
         PolicyLibrary other;
@@ -160,17 +173,22 @@ void PolicyLibrary::Add(std::vector<SandboxPolicy> policies, std::vector<Diagnos
         other.policies_[policy.name] = policy;
         const StatusOr<ResolvedPolicy> own = other.Resolve(policy.name);
         if (!builtin.ok() || !own.ok() || CanonicalText(*builtin) != CanonicalText(*own)) {
-            diagnostics.push_back({Severity::kError, policy.at, absl::StrCat("the name '", policy.name, "' is built in and means something else; choose another, or extend it")});
+            diagnostics.push_back(
+                {Severity::kError, policy.at,
+                 absl::StrCat("the name '", policy.name,
+                              "' is built in and means something else; choose another, or extend it")});
             continue;
         }
         policies_[policy.name] = std::move(policy);
     }
 }
 
-std::optional<ResolvedPolicy> PolicyLibrary::Resolve(const std::string& name, std::vector<Diagnostic>& diagnostics) const {
+std::optional<ResolvedPolicy> PolicyLibrary::Resolve(const std::string& name,
+                                                     std::vector<Diagnostic>& diagnostics) const {
     const SandboxPolicy* policy = Find(name);
     if (policy == nullptr) {
-        diagnostics.push_back({Severity::kError, {name, 0, 0}, absl::StrCat("no policy of this name", Suggest(name, Names()))});
+        diagnostics.push_back(
+            {Severity::kError, {name, 0, 0}, absl::StrCat("no policy of this name", Suggest(name, Names()))});
         return std::nullopt;
     }
     ResolvedPolicy out;
@@ -188,11 +206,13 @@ std::optional<ResolvedPolicy> PolicyLibrary::Resolve(const std::string& name, st
 }
 
 StatusOr<ResolvedPolicy> PolicyLibrary::Resolve(const std::string& name) const {
-    if (!Has(name)) return absl::NotFoundError(absl::StrCat("no policy named '", name, "'", Suggest(name, Names())));
+    if (!Has(name))
+        return absl::NotFoundError(absl::StrCat("no policy named '", name, "'", Suggest(name, Names())));
     std::vector<Diagnostic> diagnostics;
     std::optional<ResolvedPolicy> resolved = Resolve(name, diagnostics);
     if (resolved) return *std::move(resolved);
-    return absl::InvalidArgumentError(absl::StrJoin(diagnostics, "\n", [](std::string* out, const Diagnostic& d) { *out += ToString(d); }));
+    return absl::InvalidArgumentError(
+        absl::StrJoin(diagnostics, "\n", [](std::string* out, const Diagnostic& d) { *out += ToString(d); }));
 }
 
 }  // namespace stockade::policy

@@ -23,7 +23,7 @@ inline constexpr size_t kMaxExtends = 32;
 
 class PolicyLibrary {
   public:
-    PolicyLibrary(); // with the built-in policies
+    PolicyLibrary();  // with the built-in policies
 
     // A built-in name is taken only with the built-in's own meaning; a name that is there
     // already is an error.
@@ -31,12 +31,13 @@ class PolicyLibrary {
 
     bool Has(const std::string& name) const { return policies_.count(name) != 0; }
     const SandboxPolicy* Find(const std::string& name) const;
-    std::vector<std::string> Names() const; // built-in ones included
+    std::vector<std::string> Names() const;  // built-in ones included
 
     // kNotFound for the name itself; kInvalidArgument for what it extends (unknown, cycle).
     StatusOr<ResolvedPolicy> Resolve(const std::string& name) const;
     // As above, with the position of each error.
-    std::optional<ResolvedPolicy> Resolve(const std::string& name, std::vector<Diagnostic>& diagnostics) const;
+    std::optional<ResolvedPolicy> Resolve(const std::string& name,
+                                          std::vector<Diagnostic>& diagnostics) const;
 
   private:
     std::map<std::string, SandboxPolicy> policies_;

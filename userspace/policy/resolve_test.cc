@@ -16,7 +16,8 @@ using testing::Contains;
 using testing::HasSubstr;
 
 std::string Document(const std::string& name, const std::string& spec) {
-    return absl::StrCat("---\napiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name, "}\nspec: ", spec, "\n");
+    return absl::StrCat("---\napiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
+                        "}\nspec: ", spec, "\n");
 }
 
 PolicyLibrary Library(const std::string& text, std::vector<Diagnostic>* diagnostics = nullptr) {
@@ -25,12 +26,15 @@ PolicyLibrary Library(const std::string& text, std::vector<Diagnostic>* diagnost
     PolicyLibrary library;
     std::vector<Diagnostic> found;
     library.Add(std::move(parsed.policies), found);
-    if (diagnostics != nullptr) *diagnostics = found;
-    else EXPECT_TRUE(found.empty());
+    if (diagnostics != nullptr)
+        *diagnostics = found;
+    else
+        EXPECT_TRUE(found.empty());
     return library;
 }
 
-bool Allowed(const ResolvedPolicy& policy, CaseKind kind, const std::string& object, std::optional<uint32_t> uid = std::nullopt) {
+bool Allowed(const ResolvedPolicy& policy, CaseKind kind, const std::string& object,
+             std::optional<uint32_t> uid = std::nullopt) {
     StatusOr<Judge> judge = Judge::Create(policy);
     EXPECT_TRUE(judge.ok()) << judge.status();
     TestCase question;
@@ -41,7 +45,8 @@ bool Allowed(const ResolvedPolicy& policy, CaseKind kind, const std::string& obj
 }
 
 TEST(Resolve, TheBaseIsOnUnlessTurnedOff) {
-    PolicyLibrary library = Library(Document("with", "{files: {}}") + Document("without", "{extends: [], files: {}}"));
+    PolicyLibrary library =
+        Library(Document("with", "{files: {}}") + Document("without", "{extends: [], files: {}}"));
     EXPECT_TRUE(Allowed(*library.Resolve("with"), CaseKind::kWrite, "/dev/null"));
     EXPECT_FALSE(Allowed(*library.Resolve("without"), CaseKind::kWrite, "/dev/null"));
     EXPECT_THAT(library.Resolve("with")->bases, Contains("base"));
@@ -62,9 +67,12 @@ TEST(Resolve, TheBaseKeepsSecretsOfOtherProcesses) {
 }
 
 TEST(Resolve, ListsJoinAndTheNearerValueWins) {
-    PolicyLibrary library = Library(Document("a", "{violation: kill-process, exec: {allow: [/a], violation: kill-sandbox}, grants: [bpf], mode: observe}") +
-                                    Document("b", "{extends: [a], exec: {allow: [/b]}, files: {violation: deny}, grants: [ptrace]}") +
-                                    Document("c", "{extends: [b], violation: deny, mode: enforce}"));
+    PolicyLibrary library = Library(
+        Document("a",
+                 "{violation: kill-process, exec: {allow: [/a], violation: kill-sandbox}, grants: [bpf], "
+                 "mode: observe}") +
+        Document("b", "{extends: [a], exec: {allow: [/b]}, files: {violation: deny}, grants: [ptrace]}") +
+        Document("c", "{extends: [b], violation: deny, mode: enforce}"));
     const ResolvedPolicy b = *library.Resolve("b");
     EXPECT_TRUE(Allowed(b, CaseKind::kExec, "/a"));
     EXPECT_TRUE(Allowed(b, CaseKind::kExec, "/b"));
@@ -78,9 +86,11 @@ TEST(Resolve, ListsJoinAndTheNearerValueWins) {
 }
 
 TEST(Resolve, CirclesAndUnknownNamesAreErrorsWithAPlace) {
-    PolicyLibrary library = Library(Document("a", "{extends: [b]}") + Document("b", "{extends: [a]}") + Document("c", "{extends: [bsae]}"));
+    PolicyLibrary library = Library(Document("a", "{extends: [b]}") + Document("b", "{extends: [a]}") +
+                                    Document("c", "{extends: [bsae]}"));
     EXPECT_THAT(std::string(library.Resolve("a").status().message()), HasSubstr("in a circle: a -> b -> a"));
-    EXPECT_THAT(std::string(library.Resolve("c").status().message()), HasSubstr("t.yaml:15:18: error: extends the unknown policy 'bsae'; did you mean 'base'?"));
+    EXPECT_THAT(std::string(library.Resolve("c").status().message()),
+                HasSubstr("t.yaml:15:18: error: extends the unknown policy 'bsae'; did you mean 'base'?"));
     EXPECT_TRUE(absl::IsNotFound(library.Resolve("nobody").status()));
 }
 
@@ -103,12 +113,18 @@ TEST(Canonical, OrderAndPlaceDoNotMatterAndMeaningDoes) {
     const std::string one = CanonicalText(*Library(Document("p", "{files: {read: [/a, /b]}}")).Resolve("p"));
     EXPECT_EQ(one, CanonicalText(*Library("\n\n" + Document("p", "{files: {read: [/b, /a]}}")).Resolve("p")));
     EXPECT_NE(one, CanonicalText(*Library(Document("p", "{files: {read: [/a], write: [/b]}}")).Resolve("p")));
-    EXPECT_NE(one, CanonicalText(*Library(Document("p", "{files: {read: [/a, /b]}, entered: observe}")).Resolve("p")));
+    EXPECT_NE(one, CanonicalText(
+                       *Library(Document("p", "{files: {read: [/a, /b]}, entered: observe}")).Resolve("p")));
 }
 
 TEST(Intersect, AllowsNeedBothAndDeniesNeedOne) {
-    PolicyLibrary library = Library(Document("top", "{extends: [], files: {read: [/usr/**, \"**/*.txt\"], deny: [\"**/secret\"]}, grants: [bpf, ptrace]}") +
-                                    Document("low", "{extends: [], mode: observe, files: {read: [/usr/lib/**, /home/**], violation: kill-process}, exec: {allow: [/x]}, grants: [bpf]}"));
+    PolicyLibrary library =
+        Library(Document("top",
+                         "{extends: [], files: {read: [/usr/**, \"**/*.txt\"], deny: [\"**/secret\"]}, "
+                         "grants: [bpf, ptrace]}") +
+                Document("low",
+                         "{extends: [], mode: observe, files: {read: [/usr/lib/**, /home/**], violation: "
+                         "kill-process}, exec: {allow: [/x]}, grants: [bpf]}"));
     const ResolvedPolicy both = Intersect(*library.Resolve("top"), *library.Resolve("low"));
     EXPECT_TRUE(Allowed(both, CaseKind::kRead, "/usr/lib/a"));
     EXPECT_FALSE(Allowed(both, CaseKind::kRead, "/usr/bin/a"));
@@ -124,9 +140,13 @@ TEST(Intersect, AllowsNeedBothAndDeniesNeedOne) {
 }
 
 TEST(Intersect, NetworksAreCutToEachOther) {
-    PolicyLibrary library = Library(
-        Document("top", "{network: {allow: [{cidr: 10.0.0.0/8, ports: [400-500]}, {unix: /run/**}], loopback: [8000-8010], uids: {7: [{cidr: 0.0.0.0/0}]}}}") +
-        Document("low", "{network: {allow: [{cidr: 10.1.0.0/16}, {cidr: 192.0.2.0/24}, {unix: /run/a}, {unix: /tmp/a}], loopback: [any]}}"));
+    PolicyLibrary library =
+        Library(Document("top",
+                         "{network: {allow: [{cidr: 10.0.0.0/8, ports: [400-500]}, {unix: /run/**}], "
+                         "loopback: [8000-8010], uids: {7: [{cidr: 0.0.0.0/0}]}}}") +
+                Document("low",
+                         "{network: {allow: [{cidr: 10.1.0.0/16}, {cidr: 192.0.2.0/24}, {unix: /run/a}, "
+                         "{unix: /tmp/a}], loopback: [any]}}"));
     const ResolvedPolicy both = Intersect(*library.Resolve("top"), *library.Resolve("low"));
     EXPECT_TRUE(Allowed(both, CaseKind::kConnect, "10.1.2.3:443"));
     EXPECT_FALSE(Allowed(both, CaseKind::kConnect, "10.1.2.3:80"));

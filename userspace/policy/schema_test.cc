@@ -15,7 +15,8 @@ namespace stockade::policy {
 namespace {
 
 const YamlNode* Get(const YamlNode* node, const std::string& key) {
-    for (size_t i = 0; node != nullptr && node->kind == YamlNode::Kind::kMap && i + 1 < node->items.size(); i += 2) {
+    for (size_t i = 0; node != nullptr && node->kind == YamlNode::Kind::kMap && i + 1 < node->items.size();
+         i += 2) {
         if (node->items[i]->value == key) return node->items[i + 1].get();
     }
     return nullptr;
@@ -26,7 +27,8 @@ class SchemaTest : public testing::Test {
     void SetUp() override {
         const char* source = std::getenv("STOCKADE_SOURCE_DIR");
         if (source == nullptr) source = ".";
-        StatusOr<std::string> text = ReadFile(absl::StrCat(source, "/rules/schema/sandboxpolicy.schema.json"), kMaxYamlBytes);
+        StatusOr<std::string> text =
+            ReadFile(absl::StrCat(source, "/rules/schema/sandboxpolicy.schema.json"), kMaxYamlBytes);
         ASSERT_TRUE(text.ok()) << text.status();
         std::vector<Diagnostic> diagnostics;
         documents_ = ReadYaml("schema", *text, diagnostics);
@@ -37,19 +39,22 @@ class SchemaTest : public testing::Test {
     const YamlNode* Deref(const YamlNode* node) const {
         const YamlNode* ref = Get(node, "$ref");
         if (ref == nullptr) return node;
-        return Deref(Get(Get(documents_[0].get(), "definitions"), ref->value.substr(std::string("#/definitions/").size())));
+        return Deref(Get(Get(documents_[0].get(), "definitions"),
+                         ref->value.substr(std::string("#/definitions/").size())));
     }
 
     // "definitions/spec, then properties exec": the node of a property.
     const YamlNode* At(const std::string& definition, const std::string& path) const {
         const YamlNode* node = Get(Get(documents_[0].get(), "definitions"), definition);
-        for (absl::string_view step : absl::StrSplit(path, '.', absl::SkipEmpty())) node = Deref(Get(Get(node, "properties"), std::string(step)));
+        for (absl::string_view step : absl::StrSplit(path, '.', absl::SkipEmpty()))
+            node = Deref(Get(Get(node, "properties"), std::string(step)));
         return node;
     }
 
     static std::set<std::string> Words(const YamlNode* node, bool keys) {
         std::set<std::string> words;
-        for (size_t i = 0; node != nullptr && i < node->items.size(); i += keys ? 2 : 1) words.insert(node->items[i]->value);
+        for (size_t i = 0; node != nullptr && i < node->items.size(); i += keys ? 2 : 1)
+            words.insert(node->items[i]->value);
         return words;
     }
 
@@ -70,7 +75,8 @@ class SchemaTest : public testing::Test {
 constexpr char kWrong[] = "qqqqqqqqqqqqqqqqqqqqqqqq";
 
 std::string Spec(const std::string& spec) {
-    return absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec: ", spec, "\n");
+    return absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec: ", spec,
+                        "\n");
 }
 
 TEST_F(SchemaTest, KeysOfEveryObject) {
@@ -97,7 +103,8 @@ TEST_F(SchemaTest, KeysOfEveryObject) {
         ASSERT_NE(node, nullptr) << definition << " " << path;
         EXPECT_EQ(Words(Get(node, "properties"), true), KnownTo(document)) << definition << " " << path;
         const YamlNode* closed = Get(node, "additionalProperties");
-        EXPECT_TRUE(closed != nullptr && closed->value == "false") << definition << " " << path << " must be closed";
+        EXPECT_TRUE(closed != nullptr && closed->value == "false")
+            << definition << " " << path << " must be closed";
     }
 }
 

@@ -31,7 +31,9 @@ StatusOr<Fd> OpenInRoot(int root_fd, const std::string& path) {
     return Fd(static_cast<int>(fd));
 }
 
-std::string Join(const std::vector<std::string>& parts) { return absl::StrCat("/", absl::StrJoin(parts, "/")); }
+std::string Join(const std::vector<std::string>& parts) {
+    return absl::StrCat("/", absl::StrJoin(parts, "/"));
+}
 
 }  // namespace
 
@@ -58,7 +60,8 @@ StatusOr<FollowedPath> FollowLinks(int root_fd, absl::string_view path) {
             continue;
         }
         if (!S_ISLNK(st.st_mode)) continue;
-        if (++links > kMaxLinks) return absl::FailedPreconditionError(absl::StrCat(path, ": more than 40 symbolic links"));
+        if (++links > kMaxLinks)
+            return absl::FailedPreconditionError(absl::StrCat(path, ": more than 40 symbolic links"));
         char target[PATH_MAX];
         const ssize_t length = readlinkat(fd->get(), "", target, sizeof(target));
         if (length <= 0) return ErrnoStatus(errno, absl::StrCat("readlink ", Join(done)));

@@ -56,7 +56,8 @@ void TableBuilder::SetEdges(uint32_t state, std::vector<Edge> edges) {
     edges_[state] = std::move(edges);
 }
 
-bool TableBuilder::PlaceState(uint32_t state, uint32_t number, Table& table, std::vector<uint64_t>& placed) const {
+bool TableBuilder::PlaceState(uint32_t state, uint32_t number, Table& table,
+                              std::vector<uint64_t>& placed) const {
     placed.clear();
     for (const Edge& edge : edges_[state]) {
         const uint64_t key = sk_edge_key(&keys_, edge.hash, number);
@@ -121,7 +122,8 @@ StatusOr<TableBuilder::Table> TableBuilder::Build() const {
     for (; buckets <= kMaxBuckets; buckets *= 2) {
         if (TryPlace(buckets, table)) return table;
     }
-    return absl::ResourceExhaustedError(absl::StrCat("the policy has ", entries, " table entries, more than fit"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the policy has ", entries, " table entries, more than fit"));
 }
 
 }  // namespace stockade::policy

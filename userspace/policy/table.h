@@ -20,13 +20,13 @@ class TableBuilder {
     struct Edge {
         uint64_t hash = 0;
         bool to_state = true;
-        uint32_t next = 0; // to_state: index of the state; else the value itself
+        uint32_t next = 0;  // to_state: index of the state; else the value itself
         uint32_t meta = 0;
     };
     struct Table {
-        uint32_t mask = 0; // buckets - 1
+        uint32_t mask = 0;  // buckets - 1
         uint32_t entries = 0;
-        std::vector<sk_entry> slots; // (mask + 1) * SK_ENTRIES_PER_BUCKET
+        std::vector<sk_entry> slots;  // (mask + 1) * SK_ENTRIES_PER_BUCKET
     };
 
     explicit TableBuilder(const sk_hash_keys& keys) : keys_(keys) {}
@@ -44,7 +44,7 @@ class TableBuilder {
 
     const sk_hash_keys keys_;
     std::vector<sk_entry> fixed_;
-    std::vector<std::vector<Edge>> edges_; // by state
+    std::vector<std::vector<Edge>> edges_;  // by state
     size_t edge_count_ = 0;
 };
 

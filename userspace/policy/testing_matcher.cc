@@ -37,7 +37,9 @@ bool Names(const std::vector<std::string>& p, size_t i, const std::vector<std::s
 
 }  // namespace
 
-bool SlowMatch(absl::string_view pattern, absl::string_view path) { return Names(Split(pattern), 0, Split(path), 0); }
+bool SlowMatch(absl::string_view pattern, absl::string_view path) {
+    return Names(Split(pattern), 0, Split(path), 0);
+}
 
 uint32_t SlowVerdict(const std::vector<PathRule>& rules, uint32_t layers, absl::string_view path) {
     std::vector<uint32_t> allow(layers, 0);

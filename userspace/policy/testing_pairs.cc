@@ -9,11 +9,29 @@ namespace {
 
 // Few and similar, of lengths around the 8-byte words of the hash and the inline names of the
 // kernel (32 and 40 bytes).
-const char* const kNames[] = {"a", "b", "ab", "aa", "usr", "lib", "bin", "libabc1", "libabcd1", "libabcde1", "python3", "python3.11",
-                              "site-packages-0123456789", "a-name-of-thirty-one-bytes-here", "a-name-of-thirty-two-bytes-here1",
-                              "a-name-of-forty-bytes-which-is-not-short", "a-name-that-is-much-longer-than-any-inline-storage-of-a-dentry-could-hold",
-                              ".ssh", "x.pem", "caf\xc3\xa9", "sp ace"};
-const char* const kGlobs[] = {"a*", "*b", "lib*1", "python3*", "?", "??", "a?", "*.pem", "*a*", "lib?bc*", "*-*-*", ".*", "caf*", "a-name-*-here*"};
+const char* const kNames[] = {"a",
+                              "b",
+                              "ab",
+                              "aa",
+                              "usr",
+                              "lib",
+                              "bin",
+                              "libabc1",
+                              "libabcd1",
+                              "libabcde1",
+                              "python3",
+                              "python3.11",
+                              "site-packages-0123456789",
+                              "a-name-of-thirty-one-bytes-here",
+                              "a-name-of-thirty-two-bytes-here1",
+                              "a-name-of-forty-bytes-which-is-not-short",
+                              "a-name-that-is-much-longer-than-any-inline-storage-of-a-dentry-could-hold",
+                              ".ssh",
+                              "x.pem",
+                              "caf\xc3\xa9",
+                              "sp ace"};
+const char* const kGlobs[] = {"a*",    "*b",  "lib*1",   "python3*", "?",  "??",   "a?",
+                              "*.pem", "*a*", "lib?bc*", "*-*-*",    ".*", "caf*", "a-name-*-here*"};
 
 template <size_t N>
 constexpr uint32_t Count(const char* const (&)[N]) {
@@ -80,7 +98,8 @@ std::string PairGenerator::Path(const std::vector<PathRule>& rules) {
     std::vector<std::string> names;
     if (!rules.empty() && Below(2)) {
         const std::string& pattern = rules[Below(static_cast<uint32_t>(rules.size()))].pattern;
-        for (const std::string& component : std::vector<std::string>(absl::StrSplit(pattern, '/', absl::SkipEmpty()))) {
+        for (const std::string& component :
+             std::vector<std::string>(absl::StrSplit(pattern, '/', absl::SkipEmpty()))) {
             if (component == "**") {
                 for (uint32_t i = Below(4); i > 0; --i) names.push_back(Name());
             } else if (Below(10)) {

@@ -34,7 +34,7 @@ class PairGenerator {
     std::string Pattern();
     std::string NameFor(const std::string& component);
 
-    std::mt19937_64 random_; // its sequence is fixed by the standard
+    std::mt19937_64 random_;  // its sequence is fixed by the standard
 };
 
 // A policy of these rules alone: every section present, no base.

@@ -11,8 +11,8 @@ namespace stockade::policy {
 
 // What all rules with the same pattern say together.
 struct PatternBits {
-    std::vector<uint32_t> allow; // SK_OP_* by layer
-    uint32_t deny = 0;           // SK_OP_*, any layer
+    std::vector<uint32_t> allow;  // SK_OP_* by layer
+    uint32_t deny = 0;            // SK_OP_*, any layer
 
     void Merge(const PatternBits& other) {
         if (allow.size() < other.allow.size()) allow.resize(other.allow.size(), 0);

@@ -16,7 +16,8 @@ namespace {
 // Once a bound is reached it ignores the rest: the parser cannot be stopped without throwing.
 class TreeBuilder final : public YAML::EventHandler {
   public:
-    TreeBuilder(const std::string& file, std::vector<Diagnostic>& diagnostics) : file_(file), diagnostics_(diagnostics) {}
+    TreeBuilder(const std::string& file, std::vector<Diagnostic>& diagnostics)
+        : file_(file), diagnostics_(diagnostics) {}
 
     std::vector<YamlPtr> TakeDocuments() { return std::move(documents_); }
 
@@ -28,8 +29,11 @@ class TreeBuilder final : public YAML::EventHandler {
     void OnDocumentEnd() override {
         if (root_ != nullptr && !stopped_) documents_.push_back(root_);
     }
-    void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { Leaf(mark, anchor, YamlNode::Kind::kNull, "", "?"); }
-    void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+    void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+        Leaf(mark, anchor, YamlNode::Kind::kNull, "", "?");
+    }
+    void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  const std::string& value) override {
         Leaf(mark, anchor, YamlNode::Kind::kScalar, value, tag);
     }
     void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -38,10 +42,12 @@ class TreeBuilder final : public YAML::EventHandler {
         if (found == anchors_.end()) return Stop(mark, "an alias cannot stand inside what it names");
         if (Count(mark, found->second.nodes)) Attach(found->second.node);
     }
-    void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                         YAML::EmitterStyle::value) override {
         Open(mark, tag, anchor, YamlNode::Kind::kSequence);
     }
-    void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                    YAML::EmitterStyle::value) override {
         Open(mark, tag, anchor, YamlNode::Kind::kMap);
     }
     void OnSequenceEnd() override { Close(); }
@@ -51,7 +57,7 @@ class TreeBuilder final : public YAML::EventHandler {
     struct Frame {
         std::shared_ptr<YamlNode> node;
         YAML::anchor_t anchor = 0;
-        size_t first_count = 0; // nodes_ before it
+        size_t first_count = 0;  // nodes_ before it
     };
     struct Anchored {
         YamlPtr node;
@@ -68,7 +74,8 @@ class TreeBuilder final : public YAML::EventHandler {
         return node;
     }
 
-    void Leaf(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind, const std::string& value, const std::string& tag) {
+    void Leaf(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind, const std::string& value,
+              const std::string& tag) {
         if (stopped_ || !Count(mark, 1)) return;
         auto node = Make(mark, kind, tag);
         node->value = value;
@@ -78,7 +85,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
     void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
         if (stopped_ || !Count(mark, 1)) return;
-        if (stack_.size() >= kMaxYamlDepth) return Stop(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
+        if (stack_.size() >= kMaxYamlDepth)
+            return Stop(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
         stack_.push_back({Make(mark, kind, tag), anchor, nodes_ - 1});
     }
 
@@ -122,9 +130,11 @@ class TreeBuilder final : public YAML::EventHandler {
 
 }  // namespace
 
-std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text, std::vector<Diagnostic>& diagnostics) {
+std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text,
+                              std::vector<Diagnostic>& diagnostics) {
     if (text.size() > kMaxYamlBytes) {
-        diagnostics.push_back({Severity::kError, {file, 0, 0}, absl::StrCat("larger than ", kMaxYamlBytes, " bytes")});
+        diagnostics.push_back(
+            {Severity::kError, {file, 0, 0}, absl::StrCat("larger than ", kMaxYamlBytes, " bytes")});
         return {};
     }
     TreeBuilder builder(file, diagnostics);
@@ -135,7 +145,9 @@ std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text, 
         while (parser.HandleNextDocument(builder)) {
         }
     } catch (const YAML::Exception& error) {
-        diagnostics.push_back({Severity::kError, {file, error.mark.line + 1, error.mark.column + 1}, absl::StrCat("not YAML: ", error.msg)});
+        diagnostics.push_back({Severity::kError,
+                               {file, error.mark.line + 1, error.mark.column + 1},
+                               absl::StrCat("not YAML: ", error.msg)});
     } catch (const std::exception& error) {
         diagnostics.push_back({Severity::kError, {file, 0, 0}, absl::StrCat("not YAML: ", error.what())});
     }
@@ -144,10 +156,14 @@ std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text, 
 
 absl::string_view KindName(YamlNode::Kind kind) {
     switch (kind) {
-        case YamlNode::Kind::kNull: return "nothing";
-        case YamlNode::Kind::kScalar: return "a text";
-        case YamlNode::Kind::kSequence: return "a list";
-        case YamlNode::Kind::kMap: return "a map";
+        case YamlNode::Kind::kNull:
+            return "nothing";
+        case YamlNode::Kind::kScalar:
+            return "a text";
+        case YamlNode::Kind::kSequence:
+            return "a list";
+        case YamlNode::Kind::kMap:
+            return "a map";
     }
     return "";
 }

@@ -26,16 +26,17 @@ using YamlPtr = std::shared_ptr<const YamlNode>;
 struct YamlNode {
     enum class Kind { kNull, kScalar, kSequence, kMap };
     Kind kind = Kind::kNull;
-    std::string value;   // kScalar
-    bool quoted = false; // kScalar: written in quotes, so never a number
-    std::string tag;     // explicit tag, if any
-    int line = 0;        // from 1
+    std::string value;    // kScalar
+    bool quoted = false;  // kScalar: written in quotes, so never a number
+    std::string tag;      // explicit tag, if any
+    int line = 0;         // from 1
     int column = 0;
-    std::vector<YamlPtr> items; // kSequence; kMap: key, value, key, value, ...
+    std::vector<YamlPtr> items;  // kSequence; kMap: key, value, key, value, ...
 };
 
 // All documents of a text; what stands before a syntax error is kept. Errors are appended.
-std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text, std::vector<Diagnostic>& diagnostics);
+std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text,
+                              std::vector<Diagnostic>& diagnostics);
 
 // "a map", "a list", "a text", "nothing".
 absl::string_view KindName(YamlNode::Kind kind);
