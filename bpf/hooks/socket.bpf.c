@@ -18,12 +18,6 @@ int BPF_PROG(sock_family, int family, int type, int protocol, int kern) {
     return net_settle_lsm(c, &none, type_protocol(type, protocol));
 }
 
-static __always_inline __u32 socket_slot(struct sock *sk) {
-    struct sk_config *conf = config_get();
-    struct cgroup *cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
-    return conf && cgroup ? slot_of_kernel_cgroup(cgroup, conf->levels) : 0;
-}
-
 /* A socket of another sandbox or of the host, in this one's hands: no cgroup program sees it. */
 static __always_inline int socket_foreign(struct sock *sk, __u32 op) {
     __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
@@ -59,23 +53,9 @@ int BPF_PROG(sock_receive, struct file *file) {
     return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_RECEIVE);
 }
 
-/* The peer's own name. Sockets without one (socketpair) and those of the same sandbox are free. */
 static __always_inline int unix_refuse(struct sock *other, __u32 op) {
     struct sk_path_case *c = case_open(SK_SECTION_NETWORK, SK_POWER_REFUSE);
-    if (!c) return 0;
-    if (c->base.code == SK_CODE_OK && socket_slot(other) == c->base.slot) return 0;
-    struct unix_sock *peer = (struct unix_sock *)other;
-    struct dentry *dentry = BPF_CORE_READ(peer, path.dentry);
-    struct unix_address *address = BPF_CORE_READ(peer, addr);
-    if (dentry) {
-        case_dentry(c, BPF_CORE_READ(peer, path.mnt), dentry);
-        object_judge(c, SK_OP_UNIX);
-        if (c->base.code == SK_CODE_PATH_UNKNOWN) c->base.code = SK_CODE_UNIX_NOT_ALLOWED;
-    } else if (c->base.code == SK_CODE_OK && address && !unix_listed(c, address)) {
-        c->base.code = SK_CODE_UNIX_NOT_ALLOWED;
-    }
-    c->base.op = op;
-    return unix_settle(c, address);
+    return c ? unix_judge(c, other, op) : 0;
 }
 
 /* FIRES for connect of a stream or seqpacket unix socket, with the peer found. */

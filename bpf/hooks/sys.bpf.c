@@ -66,6 +66,28 @@ static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs)
     return case_finish(&c->base);
 }
 
+/* A socket in use: one that was made outside is judged by no cgroup program, and a unix socket by
+ * none at all before 6.7. The effect has happened; the descriptor does not live to a second one. */
+static __always_inline int sys_socket(struct sk_path_case *c, struct sk_call call, __u32 fd) {
+    struct file *file = (struct file *)file_of_fd(fd);
+    if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK) return 0;
+    struct socket *sock = BPF_CORE_READ(file, private_data);
+    struct sock *sk = BPF_CORE_READ(sock, sk);
+    __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+    c->base.section = SK_SECTION_NETWORK;
+    if (family == AF_UNIX) {
+        struct unix_sock *mine = (struct unix_sock *)sk;
+        struct sock *peer = BPF_CORE_READ(mine, peer);
+        return call.op == SK_NET_CONNECT && peer ? unix_judge(c, peer, call.op) : 0;
+    }
+    if (family != AF_INET && family != AF_INET6) return 0;
+    if (socket_slot(sk) == c->base.slot || case_granted(&c->base, SK_GRANT_SOCKET_RECEIVE)) return 0;
+    struct sk_address none = {.family = family};
+    c->base.op = call.op;
+    c->base.code = SK_CODE_SOCKET_RECEIVED;
+    return net_settle_lsm(&c->base, &none, type_protocol(BPF_CORE_READ(sk, sk_type), BPF_CORE_READ(sk, sk_protocol)));
+}
+
 /* A call that returns no object: reported as the caller wrote it, with the section's verdict open. */
 static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, __u64 path) {
     c->base.op = call.op;
@@ -126,12 +148,13 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     if (!c || sys_doomed(&c->base, task)) return 0;
     if (c->base.entered || call.class == SK_CALL_NONE) return 0;
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
-    if (ret < 0 && call.class != SK_CALL_NONE)
-        return other_lock(ret) && call.class != SK_CALL_MAP ? sys_refused(c, call, path, ret) : 0;
+    bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH || call.class == SK_CALL_ESCAPE;
+    if (ret < 0) return other_lock(ret) && has_path ? sys_refused(c, call, path, ret) : 0;
     switch (call.class) {
         case SK_CALL_OPEN: return sys_open(c, ret);
         case SK_CALL_MAP: return sys_map(c, regs);
         case SK_CALL_PATH: return sys_path(c, call, path);
+        case SK_CALL_SOCKET: return sys_socket(c, call, regs_arg0(regs));
         default: return sys_escape(c, call, regs);
     }
 }

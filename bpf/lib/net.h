@@ -98,10 +98,34 @@ static __always_inline bool unix_listed(struct sk_path_case *c, struct unix_addr
     return h && policy_entry(policy, &view, sk_unix_key((const void *)&keys, 1, h));
 }
 
+/* The sandbox in which a socket was made; 0 = outside. */
+static __always_inline __u32 socket_slot(struct sock *sk) {
+    struct sk_config *conf = config_get();
+    struct cgroup *cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+    return conf && cgroup ? slot_of_kernel_cgroup(cgroup, conf->levels) : 0;
+}
+
 static __always_inline int unix_settle(struct sk_path_case *c, struct unix_address *address) {
     case_settle(&c->base);
     if (c->base.ring) unix_report(c, (__u64)address);
     return case_finish(&c->base);
+}
+
+/* By the peer's own name. Peers without one (socketpair) and those of the same sandbox are free. */
+static __always_inline int unix_judge(struct sk_path_case *c, struct sock *other, __u32 op) {
+    if (c->base.code == SK_CODE_OK && socket_slot(other) == c->base.slot) return 0;
+    struct unix_sock *peer = (struct unix_sock *)other;
+    struct dentry *dentry = BPF_CORE_READ(peer, path.dentry);
+    struct unix_address *address = BPF_CORE_READ(peer, addr);
+    if (dentry) {
+        case_dentry(c, BPF_CORE_READ(peer, path.mnt), dentry);
+        object_judge(c, SK_OP_UNIX);
+        if (c->base.code == SK_CODE_PATH_UNKNOWN) c->base.code = SK_CODE_UNIX_NOT_ALLOWED;
+    } else if (c->base.code == SK_CODE_OK && address && !unix_listed(c, address)) {
+        c->base.code = SK_CODE_UNIX_NOT_ALLOWED;
+    }
+    c->base.op = op;
+    return unix_settle(c, address);
 }
 
 static __always_inline __u64 type_protocol(__u32 type, __u32 protocol) {

@@ -6,6 +6,7 @@
 
 #include "bpf/lib/exec.h"
 #include "bpf/lib/file.h"
+#include "bpf/lib/net.h"
 
 #define EPERM 1
 #define EACCES 13
@@ -21,6 +22,7 @@ enum sk_call_class {
     SK_CALL_MAP = 2,    /* mmap */
     SK_CALL_PATH = 3,   /* changes something by path; op = enum sk_file_op */
     SK_CALL_ESCAPE = 4, /* needs a grant; op = enum sk_escape_op */
+    SK_CALL_SOCKET = 5, /* uses the descriptor in its first argument; op = enum sk_net_op */
 };
 
 struct sk_call {
@@ -32,6 +34,7 @@ struct sk_call {
 
 #define CALL_PATH(OP, argument) {SK_CALL_PATH, SK_FILE_##OP, 0, argument}
 #define CALL_ESCAPE(OP, GRANT) {SK_CALL_ESCAPE, SK_ESCAPE_##OP, SK_GRANT_##GRANT, 0}
+#define CALL_SOCKET(OP) {SK_CALL_SOCKET, SK_NET_##OP, 0, 0}
 #define CALL_OPEN(argument) {SK_CALL_OPEN, 0, 0, argument}
 
 /* Call numbers that the table has room for; later ones are not looked at. 6.18 ends at 469. */
@@ -56,6 +59,14 @@ static const struct sk_call sk_calls[SK_CALLS] = {
     [__NR_openat2] = CALL_OPEN(1),
     [__NR_open_by_handle_at] = CALL_OPEN(1),
     [__NR_mmap] = {SK_CALL_MAP, 0, 0, 0},
+    [__NR_connect] = CALL_SOCKET(CONNECT),
+    [__NR_listen] = CALL_SOCKET(LISTEN),
+    [__NR_sendto] = CALL_SOCKET(SEND),
+    [__NR_sendmsg] = CALL_SOCKET(SEND),
+    [__NR_sendmmsg] = CALL_SOCKET(SEND),
+    [__NR_sendfile] = CALL_SOCKET(SEND),
+    [__NR_write] = CALL_SOCKET(SEND),
+    [__NR_writev] = CALL_SOCKET(SEND),
     [__NR_unlinkat] = CALL_PATH(UNLINK, 1),
     [__NR_renameat2] = CALL_PATH(RENAME, 1),
     [__NR_linkat] = CALL_PATH(LINK, 1),
