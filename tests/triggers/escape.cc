@@ -89,7 +89,11 @@ int MountBind(Args args) { return Outcome(mount(args[0], args[1], nullptr, MS_BI
 int OpenTree(Args args) { return Outcome(syscall(SYS_open_tree, AT_FDCWD, args[0], 1 /* OPEN_TREE_CLONE */)); }
 int Fsopen(Args) { return Outcome(syscall(SYS_fsopen, "tmpfs", 0)); }
 int Umount(Args args) { return Outcome(umount2(args[0], MNT_DETACH)); }
-int PivotRoot(Args args) { return Outcome(syscall(SYS_pivot_root, args[0], args[1])); }
+// In a mount namespace of its own, which is granted: the test's root must stay.
+int PivotRoot(Args args) {
+    if (unshare(CLONE_NEWNS) != 0) return Setup("unshare");
+    return Outcome(syscall(SYS_pivot_root, args[0], args[1]));
+}
 int Chroot(Args args) { return Outcome(chroot(args[0])); }
 
 // MOVE_MOUNT_F_EMPTY_PATH of a clone that a grant or this backend let through; without it, of nothing.
