@@ -141,7 +141,7 @@ static __always_inline int net_settle(struct sk_case *c, struct sk_address *addr
                                       __u64 type_protocol) {
     case_settle(c);
     if (c->ring) net_report(c, address, cookie, type_protocol);
-    if (c->kill) net_kill();
+    if (c->kill) net_kill(c);
     return c->refuse ? 0 : 1;
 }
 

@@ -31,8 +31,7 @@ static __always_inline bool below_sandbox(struct task_struct *task) {
 /* Death for whoever belongs to a condemned sandbox, shares a descriptor table with one killed for
  * what it opened, or carries the label of a sandbox in whose cgroup it is not. */
 static __always_inline bool sys_doomed(struct sk_case *c, struct task_struct *task) {
-    __u64 files = (__u64)task->files;
-    if (c->code == SK_CODE_CONDEMNED || bpf_map_lookup_elem(&doomed_files, &files)) {
+    if (c->code == SK_CODE_CONDEMNED || files_doomed(task, c->slot, c->generation)) {
         count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
         return true;
     }

@@ -11,7 +11,7 @@ static __always_inline void settle_verdict(struct sk_case *c, struct sk_policy_h
         return;
     }
     c->verdict = head->violation[c->section & (SK_SECTION_SLOTS - 1)];
-    if (c->verdict < SK_VERDICT_DENY) c->verdict = SK_VERDICT_DENY;
+    if (c->verdict < SK_VERDICT_DENY || c->power == SK_POWER_REFUSE_ONLY) c->verdict = SK_VERDICT_DENY;
     bool absent = (c->section == SK_SECTION_EXEC && !(head->flags & SK_POLICY_HAS_EXEC)) ||
                   (c->section == SK_SECTION_FILES && !(head->flags & SK_POLICY_HAS_FILES)) ||
                   (c->section == SK_SECTION_NETWORK && !(head->flags & SK_POLICY_HAS_NETWORK));
@@ -24,7 +24,7 @@ static __always_inline void settle_power(struct sk_case *c) {
     bool lethal = c->verdict >= SK_VERDICT_KILL_PROCESS;
     if (c->power == SK_POWER_SEE) {
         c->outcome = SK_OUTCOME_SEEN;
-    } else if (c->power == SK_POWER_REFUSE) {
+    } else if (c->power == SK_POWER_REFUSE || c->power == SK_POWER_REFUSE_ONLY) {
         c->outcome = SK_OUTCOME_PREVENTED;
         c->refuse = 1;
         c->kill = lethal;
@@ -45,8 +45,7 @@ static __always_inline void settle_condemn(struct sk_case *c, struct sk_state *s
 /* Whoever shares the descriptor table of a killed opener holds the descriptor too. */
 static __always_inline void settle_doom(struct sk_case *c) {
     if (c->outcome != SK_OUTCOME_KILLED_AFTER) return;
-    __u64 files = (__u64)BPF_CORE_READ(bpf_get_current_task_btf(), files), now = bpf_ktime_get_boot_ns();
-    bpf_map_update_elem(&doomed_files, &files, &now, BPF_ANY);
+    files_doom(c->slot, c->generation);
 }
 
 /* One record for those that the last second held back. */

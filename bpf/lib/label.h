@@ -5,6 +5,9 @@
 #include "bpf/wire/fork.h"
 #include "bpf/wire/lifecycle.h"
 
+#ifndef CLONE_FILES
+#define CLONE_FILES 0x00000400
+#endif
 #ifndef CLONE_THREAD
 #define CLONE_THREAD 0x00010000
 #endif
@@ -56,6 +59,7 @@ static __always_inline int label_inherit(struct task_struct *task, __u64 clone_f
         bpf_send_signal(9);
         return 0;
     }
+    if (!(clone_flags & CLONE_FILES)) files_fresh(task);
     __u32 slot = c->slot;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
     if (state) __sync_fetch_and_add(&state->tasks, 1);

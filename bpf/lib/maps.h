@@ -111,7 +111,8 @@ struct {
 } rates SEC(".maps") __weak;
 
 /* Descriptor tables whose owner was killed for what it had opened: whoever shares one (CLONE_FILES)
- * still holds the descriptor and dies at its next system call. Key: kernel address of the table. */
+ * still holds the descriptor and dies at its next system call. Key: kernel address of the table;
+ * value: files_owner(), for the address may since have been given to another sandbox's. */
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 4096);

@@ -62,13 +62,12 @@ static __always_inline __u64 net_uid(struct task_struct *task) { return BPF_CORE
 /* SINCE 6.18 programs on cgroups may send signals; set at load by a probe. */
 extern const volatile __u8 cgroup_signal;
 
-static __always_inline void net_kill(void) {
+static __always_inline void net_kill(const struct sk_case *c) {
     if (cgroup_signal) {
         count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
         return;
     }
-    __u64 files = (__u64)BPF_CORE_READ(bpf_get_current_task_btf(), files), now = bpf_ktime_get_boot_ns();
-    bpf_map_update_elem(&doomed_files, &files, &now, BPF_ANY);
+    files_doom(c->slot, c->generation);
 }
 
 /* The socket needs none: inet TCP, UDP, MPTCP; unix; netlink route. */

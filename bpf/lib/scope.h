@@ -62,6 +62,28 @@ static __always_inline struct sk_task *task_by_cgroup(struct task_struct *task) 
     return mine;
 }
 
+/* Dooms whoever shares the current task's descriptor table. Entries have no end of their own, and
+ * the kernel gives an address out again within microseconds: so a table counts as doomed for its
+ * sandbox only, and not once it is a new one (files_fresh). */
+static __always_inline __u64 files_owner(__u32 slot, __u32 generation) {
+    return (__u64)slot << 32 | (generation & SK_GENERATION_MASK);
+}
+static __always_inline void files_doom(__u32 slot, __u32 generation) {
+    __u64 files = (__u64)BPF_CORE_READ(bpf_get_current_task_btf(), files);
+    __u64 owner = files_owner(slot, generation);
+    bpf_map_update_elem(&doomed_files, &files, &owner, BPF_ANY);
+}
+static __always_inline bool files_doomed(struct task_struct *task, __u32 slot, __u32 generation) {
+    __u64 files = (__u64)task->files;
+    __u64 *owner = bpf_map_lookup_elem(&doomed_files, &files);
+    return owner && *owner == files_owner(slot, generation);
+}
+/* At the birth of a task that shares no table: what is said of its address was of an earlier one. */
+static __always_inline void files_fresh(struct task_struct *task) {
+    __u64 files = (__u64)task->files;
+    bpf_map_delete_elem(&doomed_files, &files);
+}
+
 /* The current task's label and scratch; NULL = in no sandbox. */
 static __always_inline struct sk_task *task_current(void) {
     struct task_struct *task = bpf_get_current_task_btf();
