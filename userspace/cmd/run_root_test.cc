@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -222,6 +223,22 @@ TEST_F(Run, KilledClientLeavesNothing) {
     EXPECT_TRUE(Until(NothingLeft)) << Cgroups().size();
 }
 
+TEST_F(Run, AKilledShimTakesItsSandboxAlong) {
+    const pid_t pid =
+        Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "sh");
+    ASSERT_TRUE(Until([] { return Read("sh.out") == "up\n"; })) << Read("sh.err");
+    const std::string json = Stockade({"inspect", Cgroups().at(0), "-o", "json"}).out;
+    const size_t at = json.find("\"shim_pid\":");
+    ASSERT_NE(at, std::string::npos) << json;
+    const int shim = std::atoi(json.c_str() + at + 11);
+    ASSERT_GT(shim, 1);
+    ASSERT_EQ(kill(shim, SIGKILL), 0);
+    const Ran ran = Finish(pid, "sh");
+    EXPECT_EQ(ran.status, 137) << ran.err;
+    EXPECT_TRUE(absl::StrContains(ran.err, "keeper of the sandbox was killed")) << ran.err;
+    EXPECT_TRUE(Until(NothingLeft)) << Cgroups().size();
+}
+
 TEST_F(Run, StockadeKillEndsASandbox) {
     const pid_t pid =
         Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "ki");
@@ -255,8 +272,8 @@ TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
     ASSERT_TRUE(Until([] { return Read("ad.out") == "up\n"; })) << Read("ad.err");
     const pid_t before = AgentPid();
     StopAgent(SIGKILL);
-    ASSERT_TRUE(Until([before] { return AgentPid() != before && Stockade({"ps"}).status == 0; }));
-    EXPECT_TRUE(absl::StrContains(Stockade({"ps", "-o", "json"}).out, "Adopted"));
+    ASSERT_TRUE(Until([] { return absl::StrContains(Stockade({"ps", "-o", "json"}).out, "Adopted"); }));
+    EXPECT_NE(AgentPid(), before);
     Write("go", "");
     const Ran ran = Finish(pid, "ad");
     EXPECT_EQ(ran.status, 5) << ran.err;
