@@ -30,6 +30,7 @@ cleanup() {
         for _ in $(seq 100); do [[ -e $work/run/agent.sock ]] || break; sleep 0.05; done
     fi
     rm -rf "$work" /sys/fs/bpf/stockade-demo
+    rmdir /sys/fs/cgroup/{unified/,}stockade-demo 2>/dev/null || true
 }
 trap cleanup EXIT
 
