@@ -76,13 +76,14 @@ void MakeWheel(const std::string& dir) {
 TEST_F(Python, PipInstallsALocalWheel) {
     MakeWheel(product_->Path("in/wheels"));
     // PATH: see python-tool.yaml on pip.
-    const Ran ran = Code(
-        "import runpy, subprocess, sys\n"
+    const std::string code =
+        "import subprocess, sys\n"
         "subprocess.run([sys.executable, '-m', 'pip', 'install', '-q', '--no-index', '--find-links',\n"
         "                '/in/wheels', '--target', '/tmp/site', 'tinywheel'], check=True)\n"
         "sys.path.insert(0, '/tmp/site')\n"
-        "import tinywheel; print(tinywheel.ANSWER)\n",
-        {"--in", product_->Path("in"), "--env", "PATH=/nonexistent"});
+        "import tinywheel; print(tinywheel.ANSWER)\n";
+    const Ran ran = product_->Run(Policy(), {"/usr/bin/python3", "-c", code},
+                                  {"--in", product_->Path("in"), "--env", "PATH=/in"});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(ran.out, "42\n");
     EXPECT_THAT(ran.Refusals(), IsEmpty());
@@ -141,7 +142,8 @@ TEST_F(Python, ControlTheShellRunsUnderObserve) {
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(ran.out, "ran\n");
     const Json event = ran.Refusal("/usr/bin/dash");
-    EXPECT_EQ(At(event, "verdict"), "observe") << ran.Text();
+    EXPECT_EQ(At(event, "verdict"), "kill-sandbox") << ran.Text();  // what it would have been
+    EXPECT_EQ(At(event, "outcome"), "done");
 }
 
 // A file that was refused must cost nobody else its life: descriptor tables come back at the same address.
