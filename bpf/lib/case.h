@@ -43,6 +43,7 @@ enum sk_power {
     SK_POWER_KILL = 2,       /* cannot refuse, but a signal comes before the effect (exec) */
     SK_POWER_KILL_AFTER = 3, /* the effect has happened; a signal comes before the next instruction */
     SK_POWER_SEE = 4,        /* can only report */
+    SK_POWER_REFUSE_ONLY = 5, /* refuses, and never kills: the kernel asks this on its own account too */
 };
 
 enum sk_ring { SK_RING_NONE = 0, SK_RING_TELEMETRY = 1, SK_RING_VIOLATION = 2 };

@@ -22,7 +22,8 @@
     X(17, PROC_MEM, "proc-mem")                     \
     X(18, CGROUP, "cgroup")                         \
     X(19, LEFT_CGROUP, "left-cgroup")               \
-    X(20, PIDFD_GETFD, "pidfd_getfd")
+    X(20, PIDFD_GETFD, "pidfd_getfd")               \
+    X(21, CAPABILITY, "capability")
 
 enum sk_escape_op {
 #define X(number, NAME, text) SK_ESCAPE_##NAME = number,
