@@ -1,0 +1,123 @@
+#include "tests/bench/machine.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/bench_floor.skel.h"
+#include "userspace/base/errno.h"
+#include "userspace/kernel/probe.h"
+#include "userspace/policy/parse.h"
+#include "userspace/policy/resolve.h"
+
+namespace stockade::bench {
+namespace {
+
+Status FirstError(const std::vector<policy::Diagnostic>& diagnostics) {
+    for (const policy::Diagnostic& diagnostic : diagnostics) {
+        if (diagnostic.severity == policy::Severity::kError)
+            return absl::InvalidArgumentError(policy::ToString(diagnostic));
+    }
+    return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Machine>> Machine::Create(kernel::Backend backend,
+                                                   const std::string& network_cgroup) {
+    std::unique_ptr<Machine> machine(new Machine());
+    SK_ASSIGN_OR_RETURN(const kernel::ProbeReport report, kernel::Probe({}));
+    SK_ASSIGN_OR_RETURN(machine->backend_, kernel::Choose(report, backend));
+    SK_ASSIGN_OR_RETURN(machine->network_, Fd::Open(network_cgroup, O_RDONLY | O_DIRECTORY));
+    if (getrandom(&machine->keys_, sizeof(machine->keys_), 0) != sizeof(machine->keys_))
+        return ErrnoStatus(errno, "draw the hash keys");
+    machine->keys_.k1 |= 1;
+    machine->keys_.k2 |= 1;
+    SK_ASSIGN_OR_RETURN(
+        machine->programs_,
+        kernel::Programs::Load({.backend = machine->backend_, .keys = machine->keys_, .reuse_maps_dir = ""}));
+    SK_RETURN_IF_ERROR(machine->Fill());
+    machine->floor_ = bench_floor__open_and_load();
+    if (!machine->floor_) return ErrnoStatus(errno, "load the empty program");
+    return machine;
+}
+
+Status Machine::Fill() {
+    const uint32_t zero = 0;
+    sk_config config{};
+    config.keys = keys_;
+    config.abi = SK_CONFIG_ABI;
+    SK_RETURN_IF_ERROR(
+        NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("config"), &zero, &config, BPF_ANY),
+                       "write the configuration map"));
+    policies_ = std::make_unique<kernel::PolicyMaps>(programs_->MapFd("policies"));
+    SK_ASSIGN_OR_RETURN(kernel::Slots slots, kernel::Slots::Create(programs_.get()));
+    slots_ = std::make_unique<kernel::Slots>(std::move(slots));
+    SK_ASSIGN_OR_RETURN(
+        rings_, kernel::RingReader::Create({{kernel::Ring::kLifecycle, programs_->MapFd("lifecycle_ring")},
+                                            {kernel::Ring::kViolations, programs_->MapFd("violation_ring")},
+                                            {kernel::Ring::kTelemetry, programs_->MapFd("telemetry_ring")}}));
+    return absl::OkStatus();
+}
+
+Machine::~Machine() {
+    floor_link_.reset();
+    if (floor_) bench_floor__destroy(floor_);
+}
+
+Status Machine::Attach(Attached what) {
+    floor_link_.reset();
+    if (what != Attached::kPrograms) {
+        cgroup_links_.clear();
+        calls_.reset();
+        programs_->links().clear();
+    }
+    if (what == Attached::kFloor && backend_ == kernel::Backend::kSignal) {
+        floor_link_.reset(bpf_program__attach(floor_->progs.bench_floor));
+        if (!floor_link_) return ErrnoStatus(errno, "attach the empty program");
+    }
+    if (what != Attached::kPrograms || !programs_->links().empty()) return absl::OkStatus();
+    SK_RETURN_IF_ERROR(programs_->AttachAll());
+    SK_ASSIGN_OR_RETURN(calls_, programs_->AttachCalls());
+    if (backend_ == kernel::Backend::kSignal && !calls_)
+        return absl::InternalError("no program at the end of system calls");
+    SK_ASSIGN_OR_RETURN(cgroup_links_, programs_->AttachCgroup(network_.get()));
+    return absl::OkStatus();
+}
+
+StatusOr<Machine::Published> Machine::Publish(const std::string& text) {
+    policy::ParseResult parsed = policy::ParseFiles({{"bench.yaml", text}});
+    SK_RETURN_IF_ERROR(FirstError(parsed.diagnostics));
+    std::vector<policy::Diagnostic> diagnostics;
+    policy::PolicyLibrary library;
+    library.Add(std::move(parsed.policies), diagnostics);
+    auto resolved = library.Resolve("bench", diagnostics);
+    SK_RETURN_IF_ERROR(FirstError(diagnostics));
+    if (!resolved) return absl::InternalError("the policy does not resolve");
+    SK_ASSIGN_OR_RETURN(const Fd root, Fd::Open("/", O_PATH));
+    Published published;
+    SK_ASSIGN_OR_RETURN(published.compiled, policy::Compile(*resolved, keys_, {.root_fd = root.get()}));
+    SK_ASSIGN_OR_RETURN(published.index, policies_->Acquire(published.compiled.cells));
+    return published;
+}
+
+StatusOr<kernel::SlotRef> Machine::Bind(const std::string& cgroup, int root_pidfd, uint32_t policy_index) {
+    SK_ASSIGN_OR_RETURN(const Fd dir, Fd::Open(cgroup, O_RDONLY | O_DIRECTORY));
+    return slots_->Bind({.cgroup_fd = dir.get(), .root_pidfd = root_pidfd, .policy_index = policy_index});
+}
+
+StatusOr<uint64_t> Machine::ReadError(uint32_t site) {
+    const int cpus = libbpf_num_possible_cpus();
+    if (cpus < 0) return NegErrnoStatus(cpus, "count the CPUs");
+    std::vector<uint64_t> values(static_cast<size_t>(cpus));
+    if (bpf_map_lookup_elem(programs_->MapFd("errors"), &site, values.data()) != 0)
+        return ErrnoStatus(errno, "read the error counters");
+    uint64_t sum = 0;
+    for (const uint64_t value : values) sum += value;
+    return sum;
+}
+
+}  // namespace stockade::bench

@@ -1,0 +1,39 @@
+// What a worker does on order. It opens nothing but what is measured: its policy allows nothing else.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstdint>
+
+#include "tests/bench/worker.h"
+
+namespace stockade::bench {
+
+inline constexpr size_t kMaxSamples = 4096;  // beyond it a slice ends early
+
+struct Order {
+    Op op;
+    uint32_t keep;  // 0 = no samples
+    uint64_t wall_ns;
+};
+
+struct Answer {
+    int32_t error;  // errno of the first call that did not do what it should; 0 = none
+    uint32_t samples;
+    uint64_t calls;
+};
+
+// What the operations work on. The descriptor is of the worker's own making.
+struct Place {
+    Place(const char* file, const char* step, uint16_t closed_port, uint16_t udp_port);
+    const char* file;
+    const char* step;
+    sockaddr_in closed;
+    sockaddr_in udp;
+    mutable int udp_fd = -1;  // made at the first use, so that it is a socket of the sandbox
+};
+
+// Writes nanoseconds per call of each batch.
+Answer Carry(const Place& place, const Order& order, double* samples);
+
+}  // namespace stockade::bench
