@@ -9,7 +9,7 @@ int slot_call(struct sk_slot_call *call) {
     __u32 slot = call->slot;
     struct sk_slot *entry = bpf_map_lookup_elem(&slots, &slot);
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
-    if (!entry || !state || entry->generation != call->generation) return -1;
+    if (!entry || !state || entry->generation != call->generation || entry->state == SK_SLOT_FREE) return -1;
     if (call->op == SK_SLOT_CONDEMN) condemn(slot, call->argument);
     if (call->op == SK_SLOT_ADD_TASKS) __sync_fetch_and_add(&state->tasks, call->argument);
     return 0;

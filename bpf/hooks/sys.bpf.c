@@ -87,6 +87,18 @@ static __always_inline int sys_socket(struct sk_path_case *c, struct sk_call cal
     return net_settle_lsm(&c->base, &none, type_protocol(BPF_CORE_READ(sk, sk_type), BPF_CORE_READ(sk, sk_protocol)));
 }
 
+/* Families that cgroup/sock_create is not asked for. The maker dies before it can use what it made. */
+static __always_inline int sys_make(struct sk_path_case *c, struct pt_regs *regs) {
+    __u32 family = regs_arg0(regs), type = regs_arg1(regs), protocol = regs_arg2(regs);
+    __u32 grant = socket_grant(family, type, protocol);
+    if (family == AF_INET || family == AF_INET6 || grant == SK_NO_GRANT || case_granted(&c->base, grant & 63)) return 0;
+    struct sk_address none = {.family = family};
+    c->base.section = SK_SECTION_NETWORK;
+    c->base.op = SK_NET_SOCKET;
+    c->base.code = SK_CODE_SOCKET_NOT_ALLOWED;
+    return net_settle_lsm(&c->base, &none, type_protocol(type, protocol));
+}
+
 /* A call that returns no object: reported as the caller wrote it, with the section's verdict open. */
 static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, __u64 path) {
     c->base.op = call.op;
@@ -94,6 +106,7 @@ static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call,
     c->base.flags |= SK_RECORD_UNVERIFIED;
     c->base.path_hash = path;
     case_settle(&c->base);
+    c->base.outcome = SK_OUTCOME_SEEN;
     if (c->base.ring) written_report(&c->base, path, 0);
     return 0;
 }
@@ -129,8 +142,8 @@ static __always_inline struct sk_call call_of_regs(struct task_struct *task, str
     long number = regs_call(regs);
 #if defined(__TARGET_ARCH_x86)
     if (task->thread_info.status & TS_COMPAT) return call_of_compat(number);
-    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWUSER)) return (struct sk_call)CALL_ESCAPE(UNSHARE_USER, USERNS);
-    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWNS)) return (struct sk_call)CALL_ESCAPE(UNSHARE_MOUNT, MNTNS);
+    if ((number == __NR_unshare || number == __NR_clone) && (regs_arg0(regs) & CLONE_NEWUSER)) return (struct sk_call)CALL_ESCAPE(UNSHARE_USER, USERNS);
+    if ((number == __NR_unshare || number == __NR_clone) && (regs_arg0(regs) & CLONE_NEWNS)) return (struct sk_call)CALL_ESCAPE(UNSHARE_MOUNT, MNTNS);
 #endif
     return call_of(number);
 }
@@ -153,6 +166,8 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
         case SK_CALL_OPEN: return sys_open(c, ret);
         case SK_CALL_MAP: return sys_map(c, regs);
         case SK_CALL_PATH: return sys_path(c, call, path);
+        case SK_CALL_BIRTH: return 0;
+        case SK_CALL_MAKE: return sys_make(c, regs);
         case SK_CALL_SOCKET: return sys_socket(c, call, regs_arg0(regs));
         default: return sys_escape(c, call, regs);
     }

@@ -22,6 +22,8 @@ enum sk_call_class {
     SK_CALL_MAP = 2,    /* mmap */
     SK_CALL_PATH = 3,   /* changes something by path; op = enum sk_file_op */
     SK_CALL_ESCAPE = 4, /* needs a grant; op = enum sk_escape_op */
+    SK_CALL_BIRTH = 6,  /* a child's first act is the end of its parent's call: is it where it belongs? */
+    SK_CALL_MAKE = 7,   /* socket(2): family, type and protocol by value */
     SK_CALL_SOCKET = 5, /* uses the descriptor in its first argument; op = enum sk_net_op */
 };
 
@@ -59,6 +61,9 @@ static const struct sk_call sk_calls[SK_CALLS] = {
     [__NR_openat2] = CALL_OPEN(1),
     [__NR_open_by_handle_at] = CALL_OPEN(1),
     [__NR_mmap] = {SK_CALL_MAP, 0, 0, 0},
+    [__NR_clone] = {SK_CALL_BIRTH, 0, 0, 0},
+    [__NR_clone3] = {SK_CALL_BIRTH, 0, 0, 0},
+    [__NR_socket] = {SK_CALL_MAKE, 0, 0, 0},
     [__NR_connect] = CALL_SOCKET(CONNECT),
     [__NR_listen] = CALL_SOCKET(LISTEN),
     [__NR_sendto] = CALL_SOCKET(SEND),
@@ -79,10 +84,15 @@ static const struct sk_call sk_calls[SK_CALLS] = {
     [__NR_truncate] = CALL_PATH(TRUNCATE, 0),
     [__NR_setxattr] = CALL_PATH(SETXATTR, 0),
     [__NR_lsetxattr] = CALL_PATH(SETXATTR, 0),
+    [__NR_removexattr] = CALL_PATH(SETXATTR, 0),
+    [__NR_lremovexattr] = CALL_PATH(SETXATTR, 0),
     [__NR_utimensat] = CALL_PATH(UTIMES, 1),
 #if defined(__TARGET_ARCH_x86)
     [__NR_open] = CALL_OPEN(0),
     [__NR_creat] = CALL_OPEN(0),
+    [__NR_fork] = {SK_CALL_BIRTH, 0, 0, 0},
+    [__NR_vfork] = {SK_CALL_BIRTH, 0, 0, 0},
+    [__NR_futimesat] = CALL_PATH(UTIMES, 1),
     [__NR_unlink] = CALL_PATH(UNLINK, 0),
     [__NR_rename] = CALL_PATH(RENAME, 0),
     [__NR_renameat] = CALL_PATH(RENAME, 1),
