@@ -35,13 +35,16 @@ constexpr absl::string_view kWhyIoUring =
     "no system call carries it: the tracepoint sees io_uring_enter only; without the grant the "
     "making of the ring already kills";
 constexpr absl::string_view kWhyListen =
-    "no cgroup program stands before listen; judged at the end of the call";
+    "the kernel chooses the port, as for bind of port 0, which every policy allows";
+constexpr absl::string_view kWhyMprotect =
+    "the call names an address and returns no object; what is mapped was opened to read, and judged then";
 constexpr absl::string_view kWhySocket =
     "cgroup/sock_create is asked for inet sockets only; the maker dies before it can use it";
 constexpr absl::string_view kWhyUnixPeer =
     "the program sees the string, not the peer; the peer is judged at the end of the call";
 constexpr absl::string_view kWhyInherited =
-    "cgroup programs follow the cgroup in which a socket was born, not the caller";
+    "cgroup programs follow the cgroup in which a socket was born, not the caller; the caller is "
+    "judged at the end of the call";
 constexpr absl::string_view kWhyReceived =
     "judged by the descriptor that arrived; the receiver dies before it can use it";
 constexpr absl::string_view kWhyCall =
