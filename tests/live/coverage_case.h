@@ -50,9 +50,15 @@ struct Case {
     bool lasting = false;
     // A kernel may lack this route; then neither run has an effect.
     bool optional = false;
+    // A second code that the control run may meet: what comes after, had it not been stopped.
+    uint32_t also = 0;
+    // It is not the first process that does it: how that one ends says nothing.
+    bool by_descendant = false;
     // The cell where this way differs from the operation's row, with a reason.
     std::optional<model::Cell> cell_signal = std::nullopt, cell_lsm = std::nullopt;
 };
+
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> ExecCases();
 std::vector<Case> OpenCases();

@@ -37,10 +37,9 @@ Case On(Case c, std::function<void(World&)> prepare) {
     return c;
 }
 
-// What the trigger passes is no module: it is refused by the loader itself where nobody else refuses it.
-bool Reached(World&, const Result& result) {
-    return absl::StrContains(result.output, "done") || (absl::StrContains(result.output, "errno") && !absl::StrContains(result.output, "EPERM"));
-}
+// What the trigger passes is no module: it is refused by the loader itself where nobody else refuses it. A call that fails has no
+// effect, so `signal` has nothing to kill for.
+bool Reached(World&, const Result& result) { return UnderLsm() && absl::StrContains(result.output, "ENOEXEC"); }
 
 Case Harmless(Case c) {
     c.effect = Reached;
@@ -85,7 +84,7 @@ std::vector<Case> EscapeCases() {
         Harmless(Escape(Operation::MODULE, "init_module", {"init_module"}, true)),
         Harmless(Escape(Operation::MODULE, "finit_module", {"finit_module", "{in}/file"}, true)),
         Escape(Operation::KEXEC, "kexec_load", {"kexec_load"}, true),
-        Readable(Escape(Operation::CGROUP_PROCS, "cgroup_procs", {"write_procs", "{cgroup}/cgroup.procs"}), {}, {"{cgroup}/**"}),
+        Readable(Escape(Operation::CGROUP_PROCS, "cgroup_procs", {"open_truncate", "{cgroup}/cgroup.procs"}), {}, {"{cgroup}/**"}),
     };
 }
 

@@ -62,7 +62,10 @@ std::vector<Case> NetCases() {
     inherited.prepare = Inherited;
     Case received = Reach(Operation::SOCKET_RECEIVED, "socket_received", SK_CODE_SOCKET_RECEIVED, {"use_received", "{port}"});
     received.prepare = Sent;
+    Case raw = Reach(Operation::PACKET_UNANNOUNCED, "send_raw", SK_CODE_PACKET_NOT_ALLOWED, {"send_raw", "{port}"});
+    raw.policy.grants = {"raw_socket"};
     return {
+        raw,
         Reach(Operation::CONNECT_TCP4, "connect_tcp4", connect, {"connect_tcp4", "{port}"}),
         Optional(Reach(Operation::CONNECT_TCP6, "connect_tcp6", connect, {"connect_tcp6", "{port}"})),
         Reach(Operation::CONNECT_MAPPED, "connect_mapped", connect, {"connect_mapped", "{port}"}),

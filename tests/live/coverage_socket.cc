@@ -46,10 +46,19 @@ Case Unix(Operation operation, const std::string& name, const std::string& trigg
             .effect = Heard};
 }
 
+// The allowed name is free when the policy is bound; the sandbox makes it a link to another socket.
+Case Alias() {
+    Case c = Unix(Operation::UNIX_PATH_ALIAS, "unix_path_alias", "unix_alias", "{no}/socket", SOCK_STREAM);
+    c.args = {"unix_alias", "{no}/socket", "{in}/link"};
+    c.policy.network = {"{unix: {in}/link}"};
+    return c;
+}
+
 }  // namespace
 
 std::vector<Case> SocketCases() {
     return {
+        Alias(),
         Make(Operation::SOCKET_INET, "socket_raw"),
         Make(Operation::SOCKET_INET, "socket_raw6", true),
         Make(Operation::SOCKET_INET, "socket_ping", true),

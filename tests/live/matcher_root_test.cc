@@ -88,6 +88,12 @@ std::string Describe(const std::vector<PathRule>& rules) {
     });
 }
 
+// "." and ".." are not names: the kernel has walked them away.
+bool HasDots(const std::string& path) {
+    const std::string closed = path + "/";
+    return closed.find("/./") != std::string::npos || closed.find("/../") != std::string::npos;
+}
+
 TEST_F(MatcherTest, AgreesWithTheSlowMatcherOnRandomPairs) {
     // A guest is an emulated CPU: there the pairs show that this kernel loads and walks right; their number is the host's.
     const int want_pairs = getenv("STOCKADE_IN_GUEST") ? 6000 : 110000;
@@ -100,11 +106,13 @@ TEST_F(MatcherTest, AgreesWithTheSlowMatcherOnRandomPairs) {
         if (!compiled.ok()) continue;
         auto index = matcher_->Publish(*compiled);
         ASSERT_TRUE(index.ok()) << index.status();
-        for (int i = 0; i < paths; i++, pairs++) {
+        for (int i = 0; i < paths; i++) {
             std::string path = random.Path(rules);
+            if (HasDots(path)) continue;
             auto fd = tree_->MakeDir(path);
             ASSERT_TRUE(fd.ok()) << fd.status();
             uint32_t want = policy::SlowVerdict(rules, 1, path);
+            pairs++;
             sk_selftest_call got = Ask(fd->get(), *index);
             nonzero += want != 0;
             if (got.rc == 0 && got.bits == want) continue;

@@ -156,6 +156,29 @@ int SendMany(Args args) {
     return Outcome(sendmmsg(fd, messages + 1, 1, 0));
 }
 
+// A whole UDP packet by a raw socket: no call names its destination to anybody but the packet filters.
+int SendRaw(Args args) {
+    struct {
+        iphdr ip;
+        udphdr udp;
+        char bytes[sizeof(kBytes)];
+    } packet{};
+    packet.ip.version = 4;
+    packet.ip.ihl = 5;
+    packet.ip.ttl = 64;
+    packet.ip.protocol = IPPROTO_UDP;
+    packet.ip.tot_len = htons(sizeof(packet));
+    packet.ip.saddr = packet.ip.daddr = htonl(INADDR_LOOPBACK);
+    packet.udp.source = htons(9);
+    packet.udp.dest = htons(static_cast<uint16_t>(Number(args[0])));
+    packet.udp.len = htons(sizeof(packet.udp) + sizeof(kBytes));
+    memcpy(packet.bytes, kBytes, sizeof(kBytes));
+    int fd = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
+    if (fd < 0) return Setup("socket");
+    sockaddr_in address = Four("0");
+    return Outcome(sendto(fd, &packet, sizeof(packet), 0, reinterpret_cast<sockaddr*>(&address), sizeof(address)));
+}
+
 template <typename Address>
 int BindTo(int family, const Address& address) {
     return Outcome(bind(socket(family, SOCK_STREAM, 0), reinterpret_cast<const sockaddr*>(&address), sizeof(address)));
@@ -206,6 +229,7 @@ const Trigger kTriggers[] = {
     {"send_four_on_six", 1, "PORT", SendFourOnSix},
     {"send_unspec", 1, "PORT", SendUnspec},
     {"send_many", 2, "ALLOWED PORT", SendMany},
+    {"send_raw", 1, "PORT", SendRaw},
     {"bind4", 1, "PORT", Bind4},
     {"bind6", 1, "PORT", Bind6},
     {"listen", 0, "", Listen},

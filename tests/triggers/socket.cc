@@ -54,6 +54,12 @@ int UnixDatagram(Args args) {
     return Outcome(sendto(fd, "stockade", 8, 0, reinterpret_cast<sockaddr*>(&address), length));
 }
 
+// LINK becomes a name of TARGET, and is connected to.
+int UnixAlias(Args args) {
+    if (symlink(args[0], args[1]) != 0) return Setup("symlink");
+    return ConnectUnix(args[1], SOCK_STREAM);
+}
+
 int UnixBind(Args args) {
     sockaddr_un address;
     socklen_t length = Address(args[0], address);
@@ -80,6 +86,7 @@ const Trigger kTriggers[] = {
     {"unix_stream", 1, "NAME", UnixStream},
     {"unix_connected_datagram", 1, "NAME", UnixConnectedDatagram},
     {"unix_datagram", 1, "NAME", UnixDatagram},
+    {"unix_alias", 2, "TARGET LINK", UnixAlias},
     {"unix_bind", 1, "NAME", UnixBind},
     {"unix_pair", 0, "", UnixPair},
 };
