@@ -22,10 +22,12 @@ constexpr size_t kMaxLastWords = 4096;  // the end of a verifier log says what w
 
 int KeepLastWords(enum libbpf_print_level level, const char* format, va_list args) {
     if (level != LIBBPF_WARN) return 0;
-    char line[2048];
-    int n = vsnprintf(line, sizeof(line), format, args);
-    if (n <= 0) return 0;
-    g_last_words.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof(line) - 1));
+    // libbpf hands a whole verifier log over at once.
+    char* line = nullptr;
+    int n = vasprintf(&line, format, args);
+    if (n < 0) return 0;
+    g_last_words.append(line, static_cast<size_t>(n));
+    free(line);
     if (g_last_words.size() > kMaxLastWords) g_last_words.erase(0, g_last_words.size() - kMaxLastWords);
     return n;
 }
