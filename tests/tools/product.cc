@@ -27,29 +27,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string Cgroup2() {
-    std::ifstream mounts("/proc/self/mounts");
-    std::string line;
-    while (std::getline(mounts, line)) {
-        const std::vector<std::string> words = absl::StrSplit(line, ' ');
-        if (words.size() > 2 && words[2] == "cgroup2") return words[1];
-    }
-    return "/sys/fs/cgroup";
-}
-
 std::string Scalar(const Json& value) {
     switch (value.kind_case()) {
-        case Json::kStringValue: return value.string_value();
-        case Json::kBoolValue: return value.bool_value() ? "true" : "false";
+        case Json::kStringValue:
+            return value.string_value();
+        case Json::kBoolValue:
+            return value.bool_value() ? "true" : "false";
         case Json::kNumberValue: {
             const double number = value.number_value();
             return number == std::floor(number) && std::fabs(number) < 1e15
                        ? absl::StrCat(static_cast<int64_t>(number))
                        : absl::StrCat(number);
         }
-        case Json::kStructValue: return "{...}";
-        case Json::kListValue: return "[...]";
-        default: return "";
+        case Json::kStructValue:
+            return "{...}";
+        case Json::kListValue:
+            return "[...]";
+        default:
+            return "";
     }
 }
 
@@ -63,6 +58,16 @@ std::string Subject(const Json& event) {
 }
 
 }  // namespace
+
+std::string Cgroup2() {
+    std::ifstream mounts("/proc/self/mounts");
+    std::string line;
+    while (std::getline(mounts, line)) {
+        const std::vector<std::string> words = absl::StrSplit(line, ' ');
+        if (words.size() > 2 && words[2] == "cgroup2") return words[1];
+    }
+    return "/sys/fs/cgroup";
+}
 
 Json ParseJson(const std::string& text) {
     Json value;
@@ -174,16 +179,16 @@ std::string FindProgram(const std::string& name) {
     return "";
 }
 
-Product::Product() {
+Product::Product(const std::string& more_config) {
     static int number = 0;
     tag_ = absl::StrCat("stockade_t", getpid(), "_", ++number);
     dir_ = absl::StrCat("/var/tmp/", tag_);
     cgroup_ = Cgroup2() + "/" + tag_;
     fs::create_directories(dir_);
     chmod(dir_.c_str(), 0755);
-    WriteText(config(), absl::StrCat("runtime_dir: ", dir_, "/run\npin_dir: ", pin_dir(), "\ncgroup_name: ", tag_,
-                                     "\nagent_wait_seconds: 5\npolicy_dirs: [", SourcePath("rules/policies"),
-                                     "]\n"));
+    WriteText(config(), absl::StrCat("runtime_dir: ", dir_, "/run\npin_dir: ", pin_dir(),
+                                     "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 5\npolicy_dirs: [",
+                                     SourcePath("rules/policies"), "]\n", more_config));
 }
 
 Product::~Product() {
@@ -270,6 +275,21 @@ void Product::StopAgent(int signo) {
     const pid_t pid = AgentPid();
     if (pid == 0 || kill(pid, signo) != 0) return;
     EXPECT_TRUE(Until([&] { return AgentPid() != pid; })) << "the agent does not end";
+}
+
+pid_t Product::ShimPid() const {
+    const std::vector<pid_t> inside = Processes();
+    for (const pid_t pid : inside) {
+        // "PID (NAME) STATE PPID ...": names of ours have no bracket.
+        const std::vector<std::string> words = absl::StrSplit(ReadText(absl::StrCat("/proc/", pid, "/stat")),
+                                                              absl::ByAnyChar(" )"), absl::SkipEmpty());
+        int parent = 0;
+        if (words.size() < 4 || !absl::SimpleAtoi(words[3], &parent) || parent <= 1) continue;
+        if (std::find(inside.begin(), inside.end(), parent) != inside.end()) continue;
+        if (absl::StartsWith(ReadText(absl::StrCat("/proc/", parent, "/comm")), "stockade-shim"))
+            return parent;
+    }
+    return 0;
 }
 
 std::vector<std::string> Product::Sandboxes() const {

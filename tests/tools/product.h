@@ -42,13 +42,15 @@ struct Ran {
 struct Command {
     std::vector<std::string> argv;
     std::string in = "/dev/null";
-    std::string out, err;                // files
+    std::string out, err;                 // files
     std::function<void()> in_child = {};  // after fork, before exec
 };
 pid_t Start(const Command& command);
 // Waits; the status as a shell says it.
 int Wait(pid_t pid);
 
+// Where cgroup v2 is mounted.
+std::string Cgroup2();
 // Looks until it is true; false after `seconds`. Looking is not waiting by the clock: the answer decides.
 bool Until(const std::function<bool()>& fn, int seconds = 30);
 std::string ReadText(const std::string& path);
@@ -61,7 +63,7 @@ std::string FindProgram(const std::string& name);
 // One installation. Its agent is started by the first run, and stopped at the end.
 class Product {
   public:
-    Product();
+    explicit Product(const std::string& more_config = "");  // YAML lines; a key given again counts
     ~Product();
     Product(const Product&) = delete;
     Product& operator=(const Product&) = delete;
@@ -90,6 +92,8 @@ class Product {
     pid_t AgentPid() const;  // 0 = none runs
     pid_t AwaitAgent(pid_t other_than);
     void StopAgent(int signo);
+    // The process that keeps the only sandbox; 0 = there is none.
+    pid_t ShimPid() const;
     // Names of our sandboxes' cgroups.
     std::vector<std::string> Sandboxes() const;
     // Every process below our cgroup.

@@ -64,12 +64,14 @@ void MakeWheel(const std::string& dir) {
         "info = 'tinywheel-1.0.dist-info/'\n"
         "files = {'tinywheel/__init__.py': 'ANSWER = 42\\n',\n"
         "  info + 'METADATA': 'Metadata-Version: 2.1\\nName: tinywheel\\nVersion: 1.0\\n',\n"
-        "  info + 'WHEEL': 'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'}\n"
+        "  info + 'WHEEL': 'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: "
+        "py3-none-any\\n'}\n"
         "files[info + 'RECORD'] = ''.join(f'{name},,\\n' for name in [*files, info + 'RECORD'])\n"
         "with zipfile.ZipFile(sys.argv[1] + '/tinywheel-1.0-py3-none-any.whl', 'w') as wheel:\n"
         "  for name, text in files.items(): wheel.writestr(name, text)\n";
-    ASSERT_EQ(Wait(Start({.argv = {"/usr/bin/python3", "-c", code, dir}, .out = "/dev/null", .err = dir + "/err"})),
-              0)
+    ASSERT_EQ(
+        Wait(Start({.argv = {"/usr/bin/python3", "-c", code, dir}, .out = "/dev/null", .err = dir + "/err"})),
+        0)
         << ReadText(dir + "/err");
 }
 
@@ -112,7 +114,8 @@ TEST_F(Python, AShellBySystemEndsTheSandbox) {
 }
 
 TEST_F(Python, ShellsByOtherWaysEndTheSandbox) {
-    ExpectKilledForExec(Code("import os; os.execv('/bin/bash', ['bash', '-c', 'echo ran'])"), "/usr/bin/bash");
+    ExpectKilledForExec(Code("import os; os.execv('/bin/bash', ['bash', '-c', 'echo ran'])"),
+                        "/usr/bin/bash");
     ExpectKilledForExec(Code("import os; os.execv('/proc/self/root/bin/bash', ['sh', '-c', 'echo ran'])"),
                         "/usr/bin/bash");
     ExpectKilledForExec(
@@ -134,10 +137,10 @@ TEST_F(Python, ACopyOfAShellEndsTheSandbox) {
 
 // What the same attack does where nothing stops it.
 TEST_F(Python, ControlTheShellRunsUnderObserve) {
-    const std::string policy = product_->Put(
-        "observe.yaml",
-        "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: observed-python}\n"
-        "spec:\n  extends: [base, python-tool]\n  mode: observe\n");
+    const std::string policy =
+        product_->Put("observe.yaml",
+                      "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: observed-python}\n"
+                      "spec:\n  extends: [base, python-tool]\n  mode: observe\n");
     const Ran ran = product_->Run(policy, {"python3", "-c", "import os; os.system('echo ran')"});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(ran.out, "ran\n");

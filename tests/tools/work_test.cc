@@ -53,12 +53,13 @@ TEST_F(Work, NpmTestOfASmallPackage) {
 TEST_F(Work, NpmInstallsFromALocalFolder) {
     product_->Put("in/dep/package.json", R"({"name": "dep", "version": "1.0.0", "main": "index.js"})");
     product_->Put("in/dep/index.js", "module.exports = 42;\n");
-    const Ran ran = Run("node-tool",
-                        {"sh", "-c",
-                         "mkdir /tmp/app && cd /tmp/app && echo '{\"name\": \"app\", \"version\": \"1.0.0\"}' "
-                         ">package.json && npm install --offline --no-audit --no-fund --install-links /in/dep "
-                         "&& node -p 'require(\"dep\")'"},
-                        {"--env", "npm_config_update_notifier=false"});
+    const Ran ran =
+        Run("node-tool",
+            {"sh", "-c",
+             "mkdir /tmp/app && cd /tmp/app && echo '{\"name\": \"app\", \"version\": \"1.0.0\"}' "
+             ">package.json && npm install --offline --no-audit --no-fund --install-links /in/dep "
+             "&& node -p 'require(\"dep\")'"},
+            {"--env", "npm_config_update_notifier=false"});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_THAT(ran.out, EndsWith("42\n"));
     EXPECT_THAT(ran.Refusals(), IsEmpty());
@@ -66,24 +67,28 @@ TEST_F(Work, NpmInstallsFromALocalFolder) {
 
 // A repository as a caller has it: owned by somebody else than the sandbox's uid.
 void MakeRepository(Product& product) {
-    product.Put("in/repo/hello.c",
-                "#include <math.h>\n#include <stdio.h>\n"
-                "int main(int argc, char** argv) { (void)argv; printf(\"%.0f\\n\", sqrt(1763.0 + argc)); }\n");
+    product.Put(
+        "in/repo/hello.c",
+        "#include <math.h>\n#include <stdio.h>\n"
+        "int main(int argc, char** argv) { (void)argv; printf(\"%.0f\\n\", sqrt(1763.0 + argc)); }\n");
     product.Put("in/repo/Makefile",
                 "CFLAGS = -O2 -Wall -Werror\nLDLIBS = -lm\nall: hello\nhello: hello.o\n"
                 "test: hello\n\t./hello | grep -qx 42\n");
     const std::string script = absl::StrCat(
         "cd ", product.Path("in/repo"), " && git init -q -b main . && git add . && ",
         "git -c user.name=test -c user.email=test@example.org commit -q -m one && chmod -R a+rX .");
-    ASSERT_EQ(Wait(Start({.argv = {"/bin/sh", "-c", script}, .out = "/dev/null", .err = product.Path("git.err")})), 0)
+    ASSERT_EQ(
+        Wait(Start({.argv = {"/bin/sh", "-c", script}, .out = "/dev/null", .err = product.Path("git.err")})),
+        0)
         << product.Get("git.err");
 }
 
 TEST_F(Work, CloneCompileTestAndRun) {
     MakeRepository(*product_);
-    const Ran ran = Run("build-tool", {"sh", "-ec",
-                                       "git clone -q /in/repo /tmp/build; cd /tmp/build; git log --oneline | wc -l\n"
-                                       "make -j2 -s all test; ./hello; strip hello; cp hello /out/; /out/hello"});
+    const Ran ran =
+        Run("build-tool", {"sh", "-ec",
+                           "git clone -q /in/repo /tmp/build; cd /tmp/build; git log --oneline | wc -l\n"
+                           "make -j2 -s all test; ./hello; strip hello; cp hello /out/; /out/hello"});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(ran.out, "1\n42\n42\n");
     EXPECT_THAT(ran.Refusals(), IsEmpty());
@@ -91,15 +96,18 @@ TEST_F(Work, CloneCompileTestAndRun) {
 }
 
 TEST_F(Work, ArchivesDatabasesAndJson) {
-    for (const char* name : {"tar", "sqlite3", "jq"}) ASSERT_NE(FindProgram(name), "") << "./dev setup installs " << name;
+    for (const char* name : {"tar", "sqlite3", "jq"})
+        ASSERT_NE(FindProgram(name), "") << "./dev setup installs " << name;
     product_->Put("in/values.json", "{\"values\": [1, 2, 39]}\n");
-    const Ran ran = Run("shell-tool",
-                        {"bash", "-euc",
-                         "set -o pipefail; cd /tmp; cp /in/values.json .\n"
-                         "tar czf /out/values.tgz values.json; rm values.json; tar xzf /out/values.tgz\n"
-                         "jq -r '.values[]' values.json >rows\n"
-                         "sqlite3 /tmp/t.db 'create table t(x integer)' '.import rows t' 'select sum(x) from t'\n"
-                         "find /usr/share/doc -maxdepth 1 | sort | awk 'NR==1' | grep -c doc; sed -n 1p values.json | wc -c"});
+    const Ran ran =
+        Run("shell-tool",
+            {"bash", "-euc",
+             "set -o pipefail; cd /tmp; cp /in/values.json .\n"
+             "tar czf /out/values.tgz values.json; rm values.json; tar xzf /out/values.tgz\n"
+             "jq -r '.values[]' values.json >rows\n"
+             "sqlite3 /tmp/t.db 'create table t(x integer)' '.import rows t' 'select sum(x) from t'\n"
+             "find /usr/share/doc -maxdepth 1 | sort | awk 'NR==1' | grep -c doc; sed -n 1p values.json | wc "
+             "-c"});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_THAT(ran.out, HasSubstr("42\n1\n"));
     EXPECT_THAT(ran.Refusals(), IsEmpty());
@@ -107,7 +115,8 @@ TEST_F(Work, ArchivesDatabasesAndJson) {
 }
 
 TEST_F(Work, AnythingRunsWithoutANetwork) {
-    const Ran ran = Run("networkless", {"sh", "-ec", "id -u >/out/uid; python3 -c 'print(6*7)'; ls / | wc -l >/dev/null"});
+    const Ran ran = Run("networkless",
+                        {"sh", "-ec", "id -u >/out/uid; python3 -c 'print(6*7)'; ls / | wc -l >/dev/null"});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(ran.out, "42\n");
     EXPECT_THAT(ran.Refusals(), IsEmpty());

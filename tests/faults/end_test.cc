@@ -1,0 +1,189 @@
+// Ends that nobody wanted: killed clients and keepers, fork bombs, tools that do not listen.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "tests/tools/product.h"
+
+namespace stockade::tests {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class End : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() { product_ = new Product; }
+    static void TearDownTestSuite() { delete product_; }
+    void TearDown() override {
+        EXPECT_TRUE(Until([] { return product_->LeftOver().empty(); })) << product_->LeftOver();
+        EXPECT_THAT(product_->Processes(), IsEmpty());
+    }
+    // A tool of several processes, some of them in sessions of their own; ready when it says "up".
+    static pid_t StartTool(const std::string& tag, const std::string& policy = "networkless") {
+        const pid_t pid = product_->StartRun(policy,
+                                             {"python3", "-c",
+                                              "import os, signal, time\n"
+                                              "for n in range(1, 65):\n"
+                                              "  try: signal.signal(n, signal.SIG_IGN)\n"
+                                              "  except (OSError, ValueError): pass\n"
+                                              "for i in range(4):\n"
+                                              "  if os.fork() == 0:\n"
+                                              "    os.setsid()\n"
+                                              "    while True: time.sleep(1000)\n"
+                                              "print('up', flush=True)\n"
+                                              "while True: time.sleep(1000)\n"},
+                                             tag);
+        EXPECT_TRUE(Until([&] { return product_->Get(tag + ".out") == "up\n"; }))
+            << product_->Get(tag + ".err");
+        EXPECT_GE(product_->Processes().size(), 5u);
+        return pid;
+    }
+    static inline Product* product_;
+};
+
+TEST_F(End, AKilledClientTakesItsSandboxWithIt) {
+    const pid_t client = StartTool("client");
+    kill(client, SIGKILL);
+    EXPECT_EQ(Wait(client), 137);
+    EXPECT_TRUE(Until([] { return product_->Processes().empty(); }));
+}
+
+TEST_F(End, AKilledKeeperTakesItsSandboxWithIt) {
+    const pid_t client = StartTool("keeper");
+    const pid_t shim = product_->ShimPid();
+    ASSERT_NE(shim, 0);
+    kill(shim, SIGKILL);
+    EXPECT_TRUE(Until([] { return product_->Processes().empty(); }));
+    const Ran ran = product_->Finish(client, "keeper");
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_THAT(ran.err, Not(IsEmpty()));
+    EXPECT_EQ(product_->Run("networkless", {"/bin/true"}).status, 0);
+}
+
+TEST_F(End, AgentClientAndKeeperKilledAtOnce) {
+    const pid_t client = StartTool("all");
+    const pid_t shim = product_->ShimPid();
+    ASSERT_NE(shim, 0);
+    for (const pid_t pid : {product_->AgentPid(), client, shim}) kill(pid, SIGKILL);
+    EXPECT_EQ(Wait(client), 137);
+    // Nobody is left who could do it but the kernel, and the next start.
+    EXPECT_TRUE(Until([] { return product_->Processes().empty(); }));
+    EXPECT_EQ(product_->Run("networkless", {"/bin/true"}).status, 0);
+}
+
+TEST_F(End, ATimeoutEndsWhatIgnoresEverySignal) {
+    const Ran ran =
+        product_->Run("networkless", {"/bin/sh", "-c", "trap '' TERM INT HUP QUIT; while :; do :; done"},
+                      {"--timeout", "500ms"});
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(At(ran.result, "end"), "timeout");
+    EXPECT_THAT(ran.err, HasSubstr("timeout"));
+}
+
+TEST_F(End, StockadeKillEndsWhatIgnoresEverySignal) {
+    const pid_t client = StartTool("ignores");
+    ASSERT_EQ(product_->Sandboxes().size(), 1u);
+    const Ran killed = product_->Stockade({"kill", product_->Sandboxes()[0], "--reason", "enough of it"});
+    EXPECT_EQ(killed.status, 0) << killed.Text();
+    EXPECT_TRUE(product_->Processes().empty()) << "kill answers when it is empty";
+    const Ran ran = product_->Finish(client, "ignores");
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_THAT(ran.err, HasSubstr("enough of it"));
+}
+
+// What the event of a kill says; each step has its time, and none is before the one that led to it.
+void ExpectKilledInOrder(const Ran& ran) {
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(At(ran.result, "end"), "policy") << ran.Text();
+    int64_t last = 0;
+    for (const char* step : {"condemned", "freeze_asked", "kill_asked", "empty", "removed"}) {
+        int64_t at = 0;
+        EXPECT_TRUE(absl::SimpleAtoi(At(ran.result, absl::StrCat("times.", step, "_boot_ns")), &at)) << step;
+        EXPECT_GE(at, last) << step;
+        last = at;
+    }
+    EXPECT_EQ(At(ran.result, "removal.clean"), "true");
+    bool said = false;
+    for (const Json& event : ran.events) said |= At(event, "lifecycle.op") == "killed";
+    EXPECT_TRUE(said);
+}
+
+std::string KillPolicy(Product& product) {
+    return product.Put("kill.yaml",
+                       "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: kill}\nspec:\n"
+                       "  violation: kill-sandbox\n  exec: {allow: [\"/usr/bin/python3*\"]}\n"
+                       "  files: {read: [/usr/**], write: [/out/**]}\n  network: {allow: []}\n");
+}
+
+// 400 processes that fork without pause, while one of them starts a shell.
+TEST_F(End, AForkBombOfFourHundredIsEnded) {
+    const Ran ran =
+        product_->Run(KillPolicy(*product_), {"python3", "-c",
+                                              "import os, sys\n"
+                                              "r, w = os.pipe()\n"
+                                              "for i in range(400):\n"
+                                              "  if os.fork() == 0:\n"
+                                              "    os.write(w, b'x')\n"
+                                              "    while True:\n"
+                                              "      pid = os.fork()\n"
+                                              "      if pid == 0: os._exit(0)\n"
+                                              "      os.waitpid(pid, 0)\n"
+                                              "have = 0\n"
+                                              "while have < 400: have += len(os.read(r, 400))\n"
+                                              "print('400 up', flush=True)\n"
+                                              "os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n"});
+    EXPECT_EQ(ran.out, "400 up\n");
+    ExpectKilledInOrder(ran);
+}
+
+// All of them at one moment: when the pipe that they read from ends.
+TEST_F(End, AHundredViolatorsAtOnce) {
+    const Ran ran =
+        product_->Run(KillPolicy(*product_), {"python3", "-c",
+                                              "import os\n"
+                                              "r, w = os.pipe(); ready, say = os.pipe()\n"
+                                              "for i in range(100):\n"
+                                              "  if os.fork() == 0:\n"
+                                              "    os.close(w); os.write(say, b'x'); os.read(r, 1)\n"
+                                              "    os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n"
+                                              "have = 0\n"
+                                              "while have < 100: have += len(os.read(ready, 100))\n"
+                                              "os.close(w)\n"
+                                              "os.wait()\n"
+                                              "while True: pass\n"});
+    EXPECT_EQ(ran.out, "");
+    ExpectKilledInOrder(ran);
+}
+
+// Nobody answers a sandbox in which a child is in the middle of vfork: its parent cannot be interrupted.
+TEST_F(End, AParentInVforkIsEnded) {
+    const Ran ran =
+        product_->Run("networkless",
+                      {"python3", "-c",
+                       "import ctypes; libc = ctypes.CDLL(None)\nif libc.vfork() == 0: libc.sleep(1000)\n"},
+                      {"--timeout", "1s"});
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(At(ran.result, "end"), "timeout");
+}
+
+// What the sandbox wrote before it was killed is not handed out as if it were a result.
+TEST_F(End, OutOfAKilledSandboxIsNotCopied) {
+    std::filesystem::create_directory(product_->Path("out"));
+    const Ran ran =
+        product_->Run(KillPolicy(*product_),
+                      {"python3", "-c", "import os\nopen('/out/x', 'w').write('x')\nos.system('id')\n"},
+                      {"--out", product_->Path("out")});
+    ExpectKilledInOrder(ran);
+    EXPECT_FALSE(std::filesystem::exists(product_->Path("out/x")));
+    EXPECT_THAT(ran.err, HasSubstr("/out"));
+}
+
+}  // namespace
+}  // namespace stockade::tests
