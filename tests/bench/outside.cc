@@ -88,6 +88,8 @@ Status RunOutside(const Settings& settings, std::vector<Figure>* figures) {
                                 "nothing attached", sides[Attached::kPrograms][op]);
         if (machine->backend() == kernel::Backend::kSignal) {
             figure.floor = Median(sides[Attached::kFloor][op].samples);
+            figure.over_floor =
+                Differences(sides[Attached::kFloor][op].medians, sides[Attached::kPrograms][op].medians);
             figure.target = TargetOf(op);
         } else {
             figure.target = {.of = Target::Of::kRatio, .limit = 1.02, .text = "not measurable (within 1.02)"};

@@ -36,7 +36,8 @@ StatusOr<Producer> StartProducer(Stage& stage, Machine& machine, const Ports& po
                                                         .file = stage.file(),
                                                         .step = stage.step(),
                                                         .closed_port = ports.closed_port(),
-                                                        .udp_port = ports.udp_port()}));
+                                                        .udp_port = ports.udp_port(),
+                                                        .preferred = false}));
     SK_ASSIGN_OR_RETURN(producer.ref, machine.Bind(cgroup, producer.worker->pidfd(), policy_index));
     SK_RETURN_IF_ERROR(machine.slots().Label(producer.ref, producer.worker->pidfd()));
     return producer;

@@ -70,9 +70,10 @@ StatusOr<Rival> Runc(const Stage& stage) {
     SK_RETURN_IF_ERROR(MakeDirectory(bundle + "/rootfs"));
     SK_ASSIGN_OR_RETURN(Fd config, Fd::Open(bundle + "/config.json", O_WRONLY | O_CREAT | O_EXCL, 0644));
     SK_RETURN_IF_ERROR(WriteAll(config.get(), RuncConfig(stage)));
+    // The name is also that of its cgroup, which it removes: not that of the agent's.
     return Rival{.name = "runc",
                  .args = {program, "--root", stage.dir() + "/runc", "run", "--bundle", bundle,
-                          absl::StrCat("stockade_bench_", getpid())}};
+                          absl::StrCat("bench_runc_", getpid())}};
 }
 
 }  // namespace stockade::bench

@@ -69,9 +69,12 @@ StatusOr<std::unique_ptr<Session>> Session::Open(const Settings& settings) {
 }
 
 Session::~Session() {
+    if (tag_.empty()) return;
     (void)StopAgent();  // a bench that cannot end its agent leaves it to --idle-exit
     std::error_code ignored;
     std::filesystem::remove_all("/sys/fs/bpf/" + tag_, ignored);
+    (void)rmdir(
+        absl::StrCat(stage_->cgroup2_mount(), "/", tag_).c_str());  // stays while something of it is left
 }
 
 StatusOr<Session::Sandboxed> Session::Run(const std::vector<std::string>& words) {

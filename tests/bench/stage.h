@@ -23,6 +23,7 @@ class Stage {
     const std::string& dir() const { return dir_; }
     std::string file() const { return dir_ + "/data/file"; }
     std::string step() const { return dir_ + "/bin/step"; }
+    const std::string& cgroup2_mount() const { return mount_; }
     std::string base_cgroup() const { return cgroup_ + "/base"; }
     std::string launched_cgroup() const { return cgroup_ + "/launched"; }
     // A new cgroup below launched_cgroup().
@@ -32,6 +33,7 @@ class Stage {
     Stage() = default;
 
     std::string dir_;
+    std::string mount_;
     std::string cgroup_;
     int made_ = 0;
 };

@@ -53,7 +53,9 @@ std::string Json(const Figure& figure) {
     if (figure.with) parts.push_back(absl::StrCat("\"with\": ", Json(*figure.with)));
     if (figure.added) parts.push_back(absl::StrCat("\"added\": ", Json(*figure.added)));
     if (figure.ratio()) parts.push_back(absl::StrFormat("\"ratio\": %.4f", *figure.ratio()));
+    if (figure.quiet()) parts.push_back(absl::StrFormat("\"added_quiet\": %.3f", *figure.quiet()));
     if (figure.floor) parts.push_back(absl::StrFormat("\"floor\": %.3f", *figure.floor));
+    if (figure.over_floor) parts.push_back(absl::StrCat("\"over_floor\": ", Json(*figure.over_floor)));
     if (figure.target) parts.push_back(absl::StrCat("\"target\": ", Quoted(figure.target->text)));
     if (figure.met()) parts.push_back(absl::StrCat("\"met\": ", *figure.met() ? "true" : "false"));
     if (!figure.note.empty()) parts.push_back(absl::StrCat("\"note\": ", Quoted(figure.note)));
@@ -72,8 +74,10 @@ std::string Row(const Figure& figure) {
                           figure.added  ? Spread(*figure.added)
                           : figure.with ? Spread(*figure.with)
                                         : "");
-    absl::StrAppendFormat(&row, " %8s", figure.with && figure.unit == "ms" ? Short(figure.with->p99) : "");
+    absl::StrAppendFormat(&row, " %8s %8s", figure.quiet() ? Short(*figure.quiet()) : "-",
+                          figure.with && figure.unit == "ms" ? Short(figure.with->p99) : "-");
     if (figure.floor) absl::StrAppend(&row, "  floor ", Short(*figure.floor));
+    if (figure.over_floor) absl::StrAppend(&row, ", over it ", Short(figure.over_floor->p50));
     if (figure.met()) absl::StrAppend(&row, "  ", *figure.met() ? "met: " : "MISSED: ", figure.target->text);
     if (!figure.note.empty()) absl::StrAppend(&row, "  (", figure.note, ")");
     return row + "\n";
@@ -107,6 +111,11 @@ std::optional<double> Figure::ratio() const {
     return with->p50 / baseline->p50;
 }
 
+std::optional<double> Figure::quiet() const {
+    if (!baseline || !with) return std::nullopt;
+    return with->p10 - baseline->p10;
+}
+
 std::optional<bool> Figure::met() const {
     if (!target || !with) return std::nullopt;
     switch (target->of) {
@@ -121,14 +130,14 @@ std::optional<bool> Figure::met() const {
         case Target::Of::kRatio:
             return ratio() ? std::optional(*ratio() <= target->limit) : std::nullopt;
         case Target::Of::kOverFloor:
-            return floor ? std::optional(with->p50 - *floor <= target->limit) : std::nullopt;
+            return over_floor ? std::optional(over_floor->p50 <= target->limit) : std::nullopt;
     }
     return std::nullopt;
 }
 
 std::string ToTable(const std::vector<Figure>& figures) {
-    std::string table = absl::StrFormat("%-42s %-5s %10s %10s %10s %6s  %-17s %8s\n", "figure", "unit",
-                                        "baseline", "with", "added", "ratio", "p10..p90", "p99");
+    std::string table = absl::StrFormat("%-42s %-5s %10s %10s %10s %6s  %-17s %8s %8s\n", "figure", "unit",
+                                        "baseline", "with", "added", "ratio", "p10..p90", "quiet", "p99");
     for (const Figure& figure : figures) table += Row(figure);
     return table;
 }

@@ -32,12 +32,15 @@ struct Figure {
     std::optional<Quantiles> with = {};
     // Over rounds: each round takes both, so a load that comes and goes falls out of the difference.
     std::optional<Quantiles> added = {};
-    std::optional<double> floor = {};  // median under an empty program at the end of system calls
+    std::optional<double> floor = {};          // median under an empty program at the end of system calls
+    std::optional<Quantiles> over_floor = {};  // over rounds, as `added`
     std::optional<Target> target = {};
     std::string note = {};
     std::string skipped = {};  // why there is no figure
 
     std::optional<double> ratio() const;
+    // Difference of the 10th percentiles: of the batches that the rest of the machine disturbed least.
+    std::optional<double> quiet() const;
     // Empty when there is no target or nothing to hold it to.
     std::optional<bool> met() const;
 };

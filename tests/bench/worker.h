@@ -40,6 +40,7 @@ class Worker {
         std::string step = {};
         uint16_t closed_port = 0;
         uint16_t udp_port = 0;
+        bool preferred = true;  // before what else runs on the machine; false for those that only make events
         const std::vector<policy::LandlockRule>* landlock = nullptr;  // not owned; null = no domain
     };
     static StatusOr<std::unique_ptr<Worker>> Start(const Options& options);
