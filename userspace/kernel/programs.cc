@@ -55,6 +55,20 @@ bool IsAlways(const bpf_program* program) {
     return IsLsm(program) || (absl::StartsWith(bpf_program__section_name(program), "tp_btf/") && !IsCalls(program));
 }
 
+// A helper is there for some program types and not for others. Only a load tells: libbpf_probe_bpf_helper
+// of 1.4 goes by the verifier's words, which 6.11 changed, and then says yes to everything.
+bool MaySignal(bpf_prog_type type, bpf_attach_type attach) {
+    const bpf_insn program[] = {
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_1, .src_reg = 0, .off = 0, .imm = 9},
+        {.code = BPF_JMP | BPF_CALL, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = BPF_FUNC_send_signal},
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 1},
+        {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+    };
+    LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = attach);
+    Fd fd(bpf_prog_load(type, "may_signal", "GPL", program, std::size(program), &options));
+    return fd.ok();
+}
+
 // Data sections belong to a set of programs and are never shared between two.
 bool IsShared(const bpf_map* map) { return !absl::StrContains(bpf_map__name(map), '.'); }
 
@@ -81,9 +95,8 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
     rodata->keys.seed = options.keys.seed;
     rodata->backend = options.backend == Backend::kLsm ? SK_BACKEND_LSM : SK_BACKEND_SIGNAL;
     rodata->program_set = static_cast<uint8_t>(std::stoul(programs->set_id_.substr(0, 2), nullptr, 16));
-    // A helper is there for some program types and not for others; libbpf tries it out.
-    rodata->cgroup_signal = libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_FUNC_send_signal, nullptr) == 1 &&
-                            libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SOCK, BPF_FUNC_send_signal, nullptr) == 1;
+    rodata->cgroup_signal = MaySignal(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT) &&
+                            MaySignal(BPF_PROG_TYPE_CGROUP_SOCK, BPF_CGROUP_INET_SOCK_CREATE);
     std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), btf__free);
     if (!kernel) return ErrnoStatus(errno, "read the kernel's BTF");
     bpf_program* program;
