@@ -15,7 +15,7 @@ int BPF_PROG(sock_family, int family, int type, int protocol, int kern) {
     if (c->code == SK_CODE_OK && case_granted(c, grant & 63)) return 0;
     if (c->code == SK_CODE_OK) c->code = SK_CODE_SOCKET_NOT_ALLOWED;
     c->op = SK_NET_SOCKET;
-    return net_settle_lsm(c, &none, type_protocol(type, protocol));
+    return lsm_result(net_settle_lsm(c, &none, type_protocol(type, protocol)));
 }
 
 /* A socket of another sandbox or of the host, in this one's hands: no cgroup program sees it. */
@@ -36,21 +36,21 @@ static __always_inline int socket_foreign(struct sock *sk, __u32 op) {
 
 /* FIRES for connect(2), before the cgroup programs. */
 SEC("lsm/socket_connect")
-int BPF_PROG(sock_connect, struct socket *sock) { return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_CONNECT); }
+int BPF_PROG(sock_connect, struct socket *sock) { return lsm_result(socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_CONNECT)); }
 
 /* FIRES for every message sent, by write(2) too. */
 SEC("lsm/socket_sendmsg")
-int BPF_PROG(sock_sendmsg, struct socket *sock) { return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_SEND); }
+int BPF_PROG(sock_sendmsg, struct socket *sock) { return lsm_result(socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_SEND)); }
 
 SEC("lsm/socket_listen")
-int BPF_PROG(sock_listen, struct socket *sock) { return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_LISTEN); }
+int BPF_PROG(sock_listen, struct socket *sock) { return lsm_result(socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_LISTEN)); }
 
 /* FIRES when a descriptor arrives by SCM_RIGHTS, pidfd_getfd or binder. */
 SEC("lsm/file_receive")
 int BPF_PROG(sock_receive, struct file *file) {
     if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK) return 0;
     struct socket *sock = BPF_CORE_READ(file, private_data);
-    return socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_RECEIVE);
+    return lsm_result(socket_foreign(BPF_CORE_READ(sock, sk), SK_NET_RECEIVE));
 }
 
 static __always_inline int unix_refuse(struct sock *other, __u32 op) {
@@ -60,10 +60,10 @@ static __always_inline int unix_refuse(struct sock *other, __u32 op) {
 
 /* FIRES for connect of a stream or seqpacket unix socket, with the peer found. */
 SEC("lsm/unix_stream_connect")
-int BPF_PROG(sock_unix_conn, struct sock *sock, struct sock *other) { return unix_refuse(other, SK_NET_CONNECT); }
+int BPF_PROG(sock_unix_conn, struct sock *sock, struct sock *other) { return lsm_result(unix_refuse(other, SK_NET_CONNECT)); }
 
 /* FIRES for connect and for each message of a datagram unix socket. */
 SEC("lsm/unix_may_send")
 int BPF_PROG(sock_unix_send, struct socket *sock, struct socket *other) {
-    return unix_refuse(BPF_CORE_READ(other, sk), SK_NET_SEND);
+    return lsm_result(unix_refuse(BPF_CORE_READ(other, sk), SK_NET_SEND));
 }

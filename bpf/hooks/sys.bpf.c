@@ -3,9 +3,6 @@
 #include "bpf/lib/label.h"
 #include "bpf/lib/sys.h"
 
-#define CLONE_NEWUSER 0x10000000
-#define CLONE_NEWNS 0x00020000
-
 /* A path as the caller wrote it: for calls that return no object, and for refusals by other locks.
  * It decides nothing. */
 __noinline int written_report(struct sk_case *c, __u64 user_path, __s32 error) {
@@ -17,6 +14,19 @@ __noinline int written_report(struct sk_case *c, __u64 user_path, __s32 error) {
     if (len == SK_PATH_BYTES) record->path.flags |= SK_PATH_TRUNCATED;
     record->op = c->op;
     record->error = error;
+    RECORD_END();
+    return 0;
+}
+
+/* The same for a program that another lock kept from running. */
+__noinline int written_exec_report(struct sk_path_case *c, __u64 user_path) {
+    if (!c) return 0;
+    RECORD_BEGIN(exec, EXEC, &c->base);
+    long len = bpf_probe_read_user_str(record->path.bytes, SK_PATH_BYTES, (void *)user_path);
+    record->path.flags = SK_PATH_ASWRITTEN;
+    if (len > 0) record->path.bytes_len = len - 1;
+    if (len == SK_PATH_BYTES) record->path.flags |= SK_PATH_TRUNCATED;
+    record->old_tid = bpf_get_current_pid_tgid();
     RECORD_END();
     return 0;
 }
@@ -37,8 +47,7 @@ static __always_inline bool sys_doomed(struct sk_case *c, struct task_struct *ta
     }
     struct sk_config *conf = config_get();
     if (!conf || slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels) == c->slot) return false;
-    condemn_for(c, SK_CODE_LEFT_CGROUP);
-    count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
+    if (condemn_for(c, SK_CODE_LEFT_CGROUP)) count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
     return true;
 }
 
@@ -77,7 +86,8 @@ static __always_inline int sys_socket(struct sk_path_case *c, struct sk_call cal
     if (family == AF_UNIX) {
         struct unix_sock *mine = (struct unix_sock *)sk;
         struct sock *peer = BPF_CORE_READ(mine, peer);
-        return call.op == SK_NET_CONNECT && peer ? unix_judge(c, peer, call.op) : 0;
+        if (call.op != SK_NET_CONNECT || !peer || unix_listener_slot(sk, peer) == c->base.slot) return 0;
+        return unix_judge_named(c, peer, call.op);
     }
     if (family != AF_INET && family != AF_INET6) return 0;
     if (socket_slot(sk) == c->base.slot || case_granted(&c->base, SK_GRANT_SOCKET_RECEIVE)) return 0;
@@ -102,11 +112,8 @@ static __always_inline int sys_make(struct sk_path_case *c, struct pt_regs *regs
 /* A call that returns no object: reported as the caller wrote it, with the section's verdict open. */
 static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, __u64 path) {
     c->base.op = call.op;
-    c->base.power = SK_POWER_SEE;
     c->base.flags |= SK_RECORD_UNVERIFIED;
-    c->base.path_hash = path;
-    case_settle(&c->base);
-    c->base.outcome = SK_OUTCOME_SEEN;
+    seen_settle(&c->base);
     if (c->base.ring) written_report(&c->base, path, 0);
     return 0;
 }
@@ -121,8 +128,10 @@ static __always_inline int sys_refused(struct sk_path_case *c, struct sk_call ca
     c->base.outcome = SK_OUTCOME_PREVENTED;
     c->base.flags |= SK_RECORD_UNVERIFIED;
     c->base.lock = error == -EROFS ? SK_LOCK_MOUNT : error == -EACCES ? SK_LOCK_LANDLOCK : SK_LOCK_SECCOMP;
+    if (call.class == SK_CALL_EXEC) c->base.section = SK_SECTION_EXEC;
     refused_settle(&c->base);
     if (!c->base.ring) return 0;
+    if (call.class == SK_CALL_EXEC) return written_exec_report(c, path);
     if (call.class == SK_CALL_ESCAPE) return escape_report(&c->base, error, 0);
     return written_report(&c->base, path, -error);
 }
@@ -142,10 +151,17 @@ static __always_inline struct sk_call call_of_regs(struct task_struct *task, str
     long number = regs_call(regs);
 #if defined(__TARGET_ARCH_x86)
     if (task->thread_info.status & TS_COMPAT) return call_of_compat(number);
-    if ((number == __NR_unshare || number == __NR_clone) && (regs_arg0(regs) & CLONE_NEWUSER)) return (struct sk_call)CALL_ESCAPE(UNSHARE_USER, USERNS);
-    if ((number == __NR_unshare || number == __NR_clone) && (regs_arg0(regs) & CLONE_NEWNS)) return (struct sk_call)CALL_ESCAPE(UNSHARE_MOUNT, MNTNS);
+    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWUSER))
+        return (struct sk_call)CALL_ESCAPE(UNSHARE_USER, USERNS);
+    if (number == __NR_unshare && (regs_arg0(regs) & CLONE_NEWNS))
+        return (struct sk_call)CALL_ESCAPE(UNSHARE_MOUNT, MNTNS);
 #endif
     return call_of(number);
+}
+
+/* Calls that the whole machine makes all the time ask the cgroup first, which is cheap outside. */
+static __always_inline bool call_is_common(struct sk_call call) {
+    return call.class == SK_CALL_NONE || call.class == SK_CALL_SOCKET || call.class == SK_CALL_MAP;
 }
 
 static __always_inline bool other_lock(long ret) { return ret == -EPERM || ret == -EACCES || ret == -EROFS; }
@@ -155,17 +171,19 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     struct sk_config *conf = config_get();
     if (!conf || !conf->live_slots) return 0;
     struct sk_call call = call_of_regs(task, regs);
-    if (call.class == SK_CALL_NONE && !below_sandbox(task)) return 0;
+    if (call_is_common(call) && !below_sandbox(task)) return 0;
     struct sk_path_case *c = case_load(SK_SECTION_FILES, SK_POWER_KILL_AFTER);
     if (!c || sys_doomed(&c->base, task)) return 0;
     if (c->base.entered || call.class == SK_CALL_NONE) return 0;
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
-    bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH || call.class == SK_CALL_ESCAPE;
+    bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH || call.class == SK_CALL_ESCAPE ||
+                    call.class == SK_CALL_EXEC;
     if (ret < 0) return other_lock(ret) && has_path ? sys_refused(c, call, path, ret) : 0;
     switch (call.class) {
         case SK_CALL_OPEN: return sys_open(c, ret);
         case SK_CALL_MAP: return sys_map(c, regs);
         case SK_CALL_PATH: return sys_path(c, call, path);
+        case SK_CALL_EXEC:
         case SK_CALL_BIRTH: return 0;
         case SK_CALL_MAKE: return sys_make(c, regs);
         case SK_CALL_SOCKET: return sys_socket(c, call, regs_arg0(regs));

@@ -168,3 +168,16 @@ __noinline int refused_settle(struct sk_case *c) {
     c->ring = violation_rate(c, state) ? SK_RING_VIOLATION : SK_RING_NONE;
     return 0;
 }
+
+__noinline int seen_settle(struct sk_case *c) {
+    if (!c) return 0;
+    __u32 slot = c->slot;
+    struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
+    c->verdict = SK_VERDICT_OBSERVE;
+    c->outcome = SK_OUTCOME_SEEN;
+    c->lock = SK_LOCK_NONE;
+    c->refuse = 0;
+    c->kill = 0;
+    c->ring = state && telemetry_token(state) ? SK_RING_TELEMETRY : SK_RING_NONE;
+    return 0;
+}

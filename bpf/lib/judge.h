@@ -23,6 +23,8 @@
 int case_settle(struct sk_case *c);
 /* The same for a refusal by another lock: counted and rated, nothing else. */
 int refused_settle(struct sk_case *c);
+/* The same for what can only be reported: told at every record level, within the rate. */
+int seen_settle(struct sk_case *c);
 
 /* Slot, policy and condemnation. A label of a sandbox that is gone, or a slot that is not live,
  * leaves no policy: everything denied. */
@@ -55,6 +57,7 @@ static __always_inline void case_policy(struct sk_case *c) {
     c->policy_id = head->id;
     c->grants = head->grants;
     c->policy_flags = head->flags;
+    if (head->mode == SK_MODE_OBSERVE) c->flags |= SK_RECORD_OBSERVE;
     c->entered_rule = head->entered;
 }
 
@@ -73,6 +76,7 @@ static __always_inline void case_fill(struct sk_case *c, __u32 slot, __u32 gener
     c->ring = SK_RING_NONE;
     c->by = backend;
     c->lock = SK_LOCK_BPF;
+    if (generation & SK_LABEL_DOOMED) c->code = SK_CODE_CONDEMNED;
     case_slot(c);
     case_policy(c);
 }
@@ -94,6 +98,13 @@ static __always_inline struct sk_path_case *case_open(__u8 section, __u8 power) 
 
 static __always_inline bool case_granted(const struct sk_case *c, __u32 grant) {
     return c->grants & (1ULL << grant);
+}
+
+/* The result of an LSM program, where paths join before its end: clang may keep it in half a stack
+ * slot, and the verifier (SINCE 6.12: "R0 should have been in [-4095, 0]") then knows nothing of it. */
+static __always_inline int lsm_result(int ret) {
+    keep(ret);
+    return ret ? -1 /* -EPERM */ : 0;
 }
 
 /* Signals the caller as settled; the result of an LSM hook. */

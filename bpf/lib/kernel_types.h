@@ -146,6 +146,17 @@ struct thread_info {
     __u32 status;
 };
 
+/* include/linux/pid.h */
+struct hlist_node {
+    struct hlist_node *next;
+};
+struct hlist_head {
+    struct hlist_node *first;
+};
+struct pid {
+    struct hlist_head tasks[4];
+};
+
 /* include/linux/sched.h */
 struct task_struct {
     struct thread_info thread_info;
@@ -163,6 +174,7 @@ struct task_struct {
     const struct cred *cred;
     const struct cred *real_cred;
     struct css_set *cgroups;
+    struct hlist_node pid_links[4];
     char comm[16];
 };
 
@@ -178,6 +190,7 @@ struct sock {
     struct sock_cgroup_data sk_cgrp_data;
     unsigned short sk_type;
     unsigned short sk_protocol;
+    struct pid *sk_peer_pid;
 };
 struct socket {
     short type;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 #pragma once
-#include "bpf/lib/reserve.h"
+#include "bpf/lib/escape.h"
 #include "bpf/wire/exit.h"
 #include "bpf/wire/fork.h"
 #include "bpf/wire/lifecycle.h"
@@ -8,6 +8,8 @@
 #ifndef CLONE_FILES
 #define CLONE_FILES 0x00000400
 #endif
+#define CLONE_NEWNS 0x00020000
+#define CLONE_NEWUSER 0x10000000
 #ifndef CLONE_THREAD
 #define CLONE_THREAD 0x00010000
 #endif
@@ -41,20 +43,41 @@ static __always_inline __u32 exec_record_level(const struct sk_case *c) {
 
 int fork_report(struct sk_case *c, __u64 child_start, __u32 child_tgid, __u64 flags);
 int lifecycle_report(struct sk_case *c, __u32 op);
-static __always_inline void condemn_for(struct sk_case *c, __u32 code) {
-    condemn(c->slot, code);
+/* Condemns the case's sandbox and tells. False: its policy only observes, so it is told alone. */
+static __always_inline bool condemn_for(struct sk_case *c, __u32 code) {
+    bool observe = c->flags & SK_RECORD_OBSERVE;
+    if (!observe) condemn(c->slot, code);
     c->code = code;
     c->section = SK_SECTION_ESCAPE;
     c->verdict = SK_VERDICT_KILL_SANDBOX;
-    c->outcome = SK_OUTCOME_KILLED_AFTER;
-    c->lock = SK_LOCK_BPF;
+    c->outcome = observe ? SK_OUTCOME_DONE : SK_OUTCOME_KILLED_AFTER;
+    c->lock = observe ? SK_LOCK_NONE : SK_LOCK_BPF;
     lifecycle_report(c, SK_LIFECYCLE_CONDEMNED);
+    return !observe;
+}
+
+/* A birth into a new user or mount namespace. Under `lsm` it was refused before; here parent and
+ * child die, neither having come back from the call. */
+static __always_inline void label_namespaces(struct sk_case *c, struct task_struct *task, __u64 clone_flags) {
+    bool user = clone_flags & CLONE_NEWUSER, mount = clone_flags & CLONE_NEWNS;
+    if (backend != SK_BACKEND_SIGNAL || c->entered || !(user || mount)) return;
+    if (case_granted(c, user ? SK_GRANT_USERNS : SK_GRANT_MNTNS)) return;
+    c->section = SK_SECTION_ESCAPE;
+    c->power = SK_POWER_KILL_AFTER;
+    c->code = SK_CODE_ESCAPE;
+    c->op = user ? SK_ESCAPE_UNSHARE_USER : SK_ESCAPE_UNSHARE_MOUNT;
+    case_settle(c);
+    if (c->ring) escape_report(c, clone_flags, 0);
+    struct sk_task *child = c->kill ? bpf_task_storage_get(&tasks, task, NULL, 0) : NULL;
+    if (child) child->label.generation |= SK_LABEL_DOOMED;
+    case_finish(c);
 }
 
 static __always_inline int label_inherit(struct task_struct *task, __u64 clone_flags) {
     struct sk_case *c = label_current();
     if (!c) return 0;
     if (!task_label(task, c->slot, c->generation | c->entered)) {
+        condemn(c->slot, SK_CODE_NO_STORAGE); /* also in mode observe: an unlabelled task is not seen */
         condemn_for(c, SK_CODE_NO_STORAGE);
         bpf_send_signal(9);
         return 0;
@@ -65,10 +88,10 @@ static __always_inline int label_inherit(struct task_struct *task, __u64 clone_f
     if (state) __sync_fetch_and_add(&state->tasks, 1);
     struct sk_config *conf = config_get();
     if (conf && slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels) != slot) {
-        condemn_for(c, SK_CODE_LEFT_CGROUP);
-        bpf_send_signal(9);
+        if (condemn_for(c, SK_CODE_LEFT_CGROUP)) bpf_send_signal(9);
         return 0;
     }
+    label_namespaces(c, task, clone_flags);
     if (!(clone_flags & CLONE_THREAD) && exec_record_level(c) != SK_RECORD_VIOLATIONS)
         fork_report(c, task->start_boottime, task->tgid, clone_flags);
     return 0;
@@ -94,10 +117,8 @@ static __always_inline int label_moved(struct cgroup *dst, struct task_struct *t
     struct sk_config *conf = config_get();
     if (!conf || slot_of_cgroup(dst, conf->levels) == theirs->label.slot) return 0;
     struct sk_case c = {};
-    c.slot = theirs->label.slot;
-    c.generation = theirs->label.generation & SK_GENERATION_MASK;
-    c.by = backend;
-    condemn_for(&c, SK_CODE_LEFT_CGROUP);
+    case_fill(&c, theirs->label.slot, theirs->label.generation, SK_SECTION_ESCAPE, SK_POWER_KILL_AFTER);
+    if (!condemn_for(&c, SK_CODE_LEFT_CGROUP)) return 0;
     struct sk_task *mine = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
     if (mine && mine->label.slot == c.slot) bpf_send_signal(9);
     return 0;

@@ -110,9 +110,20 @@ static __always_inline int unix_settle(struct sk_path_case *c, struct unix_addre
     return case_finish(&c->base);
 }
 
-/* By the peer's own name. Peers without one (socketpair) and those of the same sandbox are free. */
-static __always_inline int unix_judge(struct sk_path_case *c, struct sock *other, __u32 op) {
-    if (c->base.code == SK_CODE_OK && socket_slot(other) == c->base.slot) return 0;
+/* The sandbox of whoever listens. The peer of a connected stream was made by the connect itself, in
+ * the caller's cgroup; sk_peer_pid names the listener. A listener that is gone counts as outside. */
+static __always_inline __u32 unix_listener_slot(struct sock *sk, struct sock *peer) {
+    struct sk_config *conf = config_get();
+    if (BPF_CORE_READ(sk, sk_type) == SOCK_DGRAM) return socket_slot(peer);
+    struct hlist_node *first = BPF_CORE_READ(sk, sk_peer_pid, tasks[1].first); /* [PIDTYPE_TGID] */
+    if (!first || !conf) return 0;
+    struct task_struct *task = (void *)first - bpf_core_field_offset(struct task_struct, pid_links[1]);
+    struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+    return cgroup ? slot_of_kernel_cgroup(cgroup, conf->levels) : 0;
+}
+
+/* By the peer's own name. Peers without one (socketpair) are free. */
+static __always_inline int unix_judge_named(struct sk_path_case *c, struct sock *other, __u32 op) {
     struct unix_sock *peer = (struct unix_sock *)other;
     struct dentry *dentry = BPF_CORE_READ(peer, path.dentry);
     struct unix_address *address = BPF_CORE_READ(peer, addr);
@@ -125,6 +136,12 @@ static __always_inline int unix_judge(struct sk_path_case *c, struct sock *other
     }
     c->base.op = op;
     return unix_settle(c, address);
+}
+
+/* And those of the same sandbox are free. */
+static __always_inline int unix_judge(struct sk_path_case *c, struct sock *other, __u32 op) {
+    if (c->base.code == SK_CODE_OK && socket_slot(other) == c->base.slot) return 0;
+    return unix_judge_named(c, other, op);
 }
 
 static __always_inline __u64 type_protocol(__u32 type, __u32 protocol) {

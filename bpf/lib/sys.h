@@ -23,6 +23,7 @@ enum sk_call_class {
     SK_CALL_PATH = 3,   /* changes something by path; op = enum sk_file_op */
     SK_CALL_ESCAPE = 4, /* needs a grant; op = enum sk_escape_op */
     SK_CALL_BIRTH = 6,  /* a child's first act is the end of its parent's call: is it where it belongs? */
+    SK_CALL_EXEC = 8,   /* looked at where it failed by another lock; else sched_process_exec judges */
     SK_CALL_MAKE = 7,   /* socket(2): family, type and protocol by value */
     SK_CALL_SOCKET = 5, /* uses the descriptor in its first argument; op = enum sk_net_op */
 };
@@ -57,6 +58,8 @@ static __always_inline struct sk_call call_of_compat(long number) {
 
 /* What is looked at, by call number: one load decides for all other calls of the machine. */
 static const struct sk_call sk_calls[SK_CALLS] = {
+    [__NR_execve] = {SK_CALL_EXEC, 0, 0, 0},
+    [__NR_execveat] = {SK_CALL_EXEC, 0, 0, 1},
     [__NR_openat] = CALL_OPEN(1),
     [__NR_openat2] = CALL_OPEN(1),
     [__NR_open_by_handle_at] = CALL_OPEN(1),

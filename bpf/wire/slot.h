@@ -29,7 +29,10 @@ struct sk_label {
  * the cgroup counts as such. */
 #define SK_LABEL_ENTERED 0x80000000U
 #define SK_LABEL_UNJUDGED (SK_LABEL_STARTING | SK_LABEL_ENTERED)
-#define SK_GENERATION_MASK 0x3fffffffU
+/* Dies at its next system call, or is refused by the next hook: born into a namespace that needs a
+ * grant. */
+#define SK_LABEL_DOOMED 0x20000000U
+#define SK_GENERATION_MASK 0x1fffffffU
 
 enum sk_slot_state { SK_SLOT_FREE = 0, SK_SLOT_LIVE = 1, SK_SLOT_CLOSING = 2 };
 
