@@ -52,7 +52,7 @@ struct Case {
     bool optional = false;
     // A second code that the control run may meet: what comes after, had it not been stopped.
     uint32_t also = 0;
-    // It is not the first process that does it: how that one ends says nothing.
+    // Done by another process or program than the trigger: how the trigger ends says nothing.
     bool by_descendant = false;
     // The cell where this way differs from the operation's row, with a reason.
     std::optional<model::Cell> cell_signal = std::nullopt, cell_lsm = std::nullopt;

@@ -40,7 +40,7 @@ Policy WithShell() {
 }  // namespace
 
 std::vector<Case> ExecCases() {
-    return {
+    std::vector<Case> cases = {
         {.operation = Operation::EXEC_PROGRAM, .name = "exec_program", .args = {"exec", "{no}/program", "say", "it ran"},
          .code = SK_CODE_EXEC_NOT_ALLOWED, .prepare = Program, .effect = Ran},
         {.operation = Operation::EXEC_PROGRAM, .name = "exec_orphan", .args = {"exec_orphan", "{no}/program", "say", "it ran"},
@@ -66,13 +66,16 @@ std::vector<Case> ExecCases() {
          .code = SK_CODE_EXEC_NOT_ALLOWED,
          .prepare = [](World& world) { Program(world); world.Write("{in}/name", world.Fill("{no}/program") + std::string(1, '\0')); }, .effect = Ran},
         {.operation = Operation::EXEC_LD_SO, .name = "exec_ld_so", .args = {"exec", "{loader}", "{no}/echo", "it ran"},
-         .code = SK_CODE_READ_NOT_ALLOWED, .policy = WithLoader(), .prepare = Loader, .effect = Ran, .also = SK_CODE_MAP_NOT_ALLOWED},
+         .code = SK_CODE_READ_NOT_ALLOWED, .policy = WithLoader(), .prepare = Loader, .effect = Ran, .by_descendant = true},
         {.operation = Operation::EXEC_LD_SO, .name = "exec_ld_so_readable", .args = {"exec", "{loader}", "{in}/echo", "it ran"},
          .code = SK_CODE_MAP_NOT_ALLOWED, .policy = WithLoader(),
-         .prepare = [](World& world) { Loader(world); world.Copy("/usr/bin/echo", "{in}/echo"); }, .effect = Ran},
+         .prepare = [](World& world) { Loader(world); world.Copy("/usr/bin/echo", "{in}/echo"); }, .effect = Ran, .by_descendant = true},
         {.operation = Operation::EXEC_MMAP, .name = "exec_mmap", .args = {"map_code", "{in}/file"}, .code = SK_CODE_MAP_NOT_ALLOWED},
         {.operation = Operation::EXEC_MPROTECT, .name = "exec_mprotect", .args = {"mprotect_code", "{in}/file"}, .code = SK_CODE_MAP_NOT_ALLOWED},
     };
+    // A program that an observed policy lets start is then mapped as code.
+    for (Case& c : cases) c.also = SK_CODE_MAP_NOT_ALLOWED;
+    return cases;
 }
 
 }  // namespace stockade::live

@@ -37,11 +37,11 @@ Case Optional(Case c) {
     return c;
 }
 
-// Twenty directories with long names: longer than any path that a call takes, within the slots of a verdict.
-std::string LongName() { return std::string(230, 'l'); }
+// Seventeen directories with long names: longer than any path that a call takes, within the slots of a verdict.
+std::string LongName() { return std::string(245, 'l'); }
 void DeepTree(World& world) {
     int dir = open(world.Fill("{no}").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    for (int i = 0; i < 18; i++) {
+    for (int i = 0; i < 17; i++) {
         (void)mkdirat(dir, LongName().c_str(), 0755);
         int next = openat(dir, LongName().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
         close(dir);
@@ -103,7 +103,7 @@ std::vector<Case> OpenCases() {
         With(Read(Operation::OPEN_BIND_ALIAS, "open_bind_elsewhere", {"open_read", "{no}/alias/file"}), {}, BindElsewhere),
         With(Read(Operation::OPEN_CHROOT_ALIAS, "open_chroot_alias", {"chroot_open", "{no}", "/secret"}), {.grants = {"chroot"}}),
         Read(Operation::OPEN_CHROOT_ALIAS, "open_proc_root_alias", {"open_read", "/proc/self/root/{no}/secret"}),
-        With(Read(Operation::OPEN_LONG_PATH, "open_long_path", {"open_deep", "{no}", LongName(), "18", "secret"}), {}, DeepTree),
+        With(Read(Operation::OPEN_LONG_PATH, "open_long_path", {"open_deep", "{no}", LongName(), "17", "secret"}), {}, DeepTree),
         With(Read(Operation::OPEN_UNFAULTED, "open_unfaulted", {"open_unfaulted", "{in}/name"}), {}, NameInFile),
     };
 }
