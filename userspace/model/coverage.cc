@@ -51,8 +51,8 @@ constexpr absl::string_view kWhyCall =
     "judged at the end of the call: its effect stands, its caller is dead";
 constexpr absl::string_view kWhyUnused =
     "judged at the end of the call: the object is made, its maker dies before it can use it";
-constexpr absl::string_view kWhyNoHook =
-    "the kernel has no LSM hook for the call; what is done with it afterwards is judged";
+constexpr absl::string_view kWhyNoMount =
+    "the LSM hooks tell the inode and not the mount, so there is no path to judge";
 constexpr absl::string_view kWhyBornOutside =
     "the child is born, and dies before its first instruction; the sandbox is condemned";
 constexpr absl::string_view kWhyMovedOut =
