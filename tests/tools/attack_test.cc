@@ -144,6 +144,8 @@ TEST_F(Attack, NothingIsWrittenElsewhere) {
     const Ran ran = Enforced("build-tool", command);
     EXPECT_THAT(ran.out, Not(HasSubstr("wrote"))) << ran.Text();
     ExpectRefusedByUs(ran, "/dev/shm/dropper");
+    // Before its effect, on both backends: under signal that is Landlock's domain being a narrow one.
+    EXPECT_EQ(At(ran.Refusal("/dev/shm/dropper"), "outcome"), "prevented") << ran.Text();
     EXPECT_EQ(Observed("build-tool", command).out, "wrote\n");
     for (const char* path : {"/etc/x", "/usr/bin/x", "/in/x", "/x"}) {
         const Ran other = Enforced(

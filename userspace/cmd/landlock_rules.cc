@@ -42,7 +42,11 @@ api::Landlock LandlockFor(const policy::ResolvedPolicy& policy, const policy::Co
     for (const policy::LandlockRule& rule : compiled.landlock) {
         const uint32_t rights = Rights(rule.ops) & handled;
         if (rule.deny || rights == 0) continue;
-        patterns.push_back({.rights = rights, .prefix = rule.literal_prefix, .exact = rule.is_exact});
+        // The compiler's prefix is a whole directory; without the slash it would be taken for the
+        // beginning of a name, and the hull would be the directory above.
+        std::string prefix = rule.literal_prefix;
+        if (!rule.is_exact && (prefix.empty() || prefix.back() != '/')) prefix.push_back('/');
+        patterns.push_back({.rights = rights, .prefix = std::move(prefix), .exact = rule.is_exact});
     }
     const launch::LandlockPlan plan = launch::PlanLandlock(handled, patterns);
     if (plan.paths.size() > launch::kMaxLandlockPaths) return out;

@@ -52,10 +52,11 @@ LandlockPlan PlanLandlock(uint32_t handled, const std::vector<LandlockPattern>& 
         uint32_t rights = pattern.rights & handled;
         // The kernel asks for reading as well when it opens a file to execute it.
         if ((pattern.rights & kLandlockExecute) != 0) rights |= kLandlockRead & handled;
-        // Making or removing a file asks its directory for the right.
+        // Making or removing a file asks its directory for the right. Not so /dev: its nodes are
+        // there, nobody makes one, and the right would reach /dev/shm.
         if (pattern.exact && (rights & kLandlockWrite) != 0 && path != "/") {
             std::string parent = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
-            merged[parent] |= kLandlockWrite;
+            if (parent != "/dev") merged[parent] |= kLandlockWrite;
         }
         if (rights != 0) merged[path] |= rights;
     }
