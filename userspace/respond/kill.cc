@@ -51,17 +51,20 @@ StatusOr<int> EventValue(int events_fd, absl::string_view key) {
 
 // Waits until `key` has `value`. cgroup.events tells of a change by POLLPRI.
 StatusOr<bool> WaitValue(int cgroup_fd, absl::string_view key, int value, uint64_t wait_ns) {
-    SK_ASSIGN_OR_RETURN(const Fd events, OpenIn(cgroup_fd, "cgroup.events", O_RDONLY));
+    const StatusOr<Fd> events = OpenIn(cgroup_fd, "cgroup.events", O_RDONLY);
+    // The cgroup was removed while we held its directory: see EventValue.
+    if (absl::IsNotFound(events.status())) return value == 0;
+    if (!events.ok()) return events.status();
     const uint64_t end = BootNow() + wait_ns;
     while (true) {
-        SK_ASSIGN_OR_RETURN(const int now_value, EventValue(events.get(), key));
+        SK_ASSIGN_OR_RETURN(const int now_value, EventValue(events->get(), key));
         if (now_value == value) return true;
         const uint64_t now = BootNow();
         if (now >= end) return false;
         const uint64_t left = end - now;
         const timespec timeout{.tv_sec = static_cast<time_t>(left / 1'000'000'000),
                                .tv_nsec = static_cast<long>(left % 1'000'000'000)};
-        pollfd entry{.fd = events.get(), .events = POLLPRI, .revents = 0};
+        pollfd entry{.fd = events->get(), .events = POLLPRI, .revents = 0};
         if (ppoll(&entry, 1, &timeout, nullptr) < 0 && errno != EINTR) {
             return ErrnoStatus(errno, "wait for cgroup.events");
         }
@@ -120,6 +123,7 @@ KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceF
     const StatusOr<bool> empty = WaitEmpty(cgroup_fd, options.empty_wait_ns);
     if (empty.ok() && *empty) {
         report.times.empty_ns = BootNow();
+        if (absl::IsNotFound(report.status)) report.status = absl::OkStatus();  // nothing was there to kill
         return report;
     }
     report.pending = true;

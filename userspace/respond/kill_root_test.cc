@@ -162,6 +162,19 @@ TEST(KillCgroup, AnEmptyCgroupIsEmptyAtOnce) {
     EXPECT_NE(report.times.empty_ns, 0u);
 }
 
+// An agent that takes over holds the directory of a cgroup that somebody else removes.
+TEST(KillCgroup, ARemovedCgroupIsEmptyAtOnce) {
+    const std::string path = Cgroup2() + "/sk_kill_" + std::to_string(getpid()) + "_removed";
+    ASSERT_EQ(mkdir(path.c_str(), 0755), 0);
+    const auto dir = Fd::Open(path, O_RDONLY | O_DIRECTORY);
+    ASSERT_TRUE(dir.ok()) << dir.status();
+    ASSERT_EQ(rmdir(path.c_str()), 0);
+    const KillReport report = KillCgroup(dir->get(), {}, nullptr);
+    EXPECT_TRUE(report.status.ok()) << report.status;
+    EXPECT_FALSE(report.pending);
+    EXPECT_NE(report.times.empty_ns, 0u);
+}
+
 // A file system on a loop device that can be frozen: writers to it sleep uninterruptibly.
 class FrozenFs {
   public:
