@@ -189,7 +189,7 @@ TEST_F(Agent, PinsOfAnotherAbiAreRefusedWithTheCure) {
     EXPECT_THAT(refused.err, HasSubstr("abi99"));
     EXPECT_THAT(refused.err, HasSubstr("stockade doctor --clean"));
     EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
-    EXPECT_EQ(product_.AgentPid(), 0);
+    EXPECT_TRUE(Until([&] { return product_.AgentPid() == 0; }));
     const Ran cured = product_.Stockade({"doctor", "--clean"});
     EXPECT_EQ(cured.status, 0) << cured.Text();
     EXPECT_EQ(product_.Run("networkless", {"/bin/true"}).status, 0);

@@ -126,18 +126,20 @@ std::string KillPolicy(Product& product) {
 TEST_F(End, AForkBombOfFourHundredIsEnded) {
     const Ran ran =
         product_->Run(KillPolicy(*product_), {"python3", "-c",
-                                              "import os, sys\n"
-                                              "r, w = os.pipe()\n"
+                                              "import os\n"
+                                              "r, w = os.pipe(); ready, say = os.pipe()\n"
                                               "for i in range(400):\n"
                                               "  if os.fork() == 0:\n"
-                                              "    os.write(w, b'x')\n"
+                                              "    os.close(w); os.write(say, b'x'); os.read(r, 1)\n"
                                               "    while True:\n"
                                               "      pid = os.fork()\n"
                                               "      if pid == 0: os._exit(0)\n"
-                                              "      os.waitpid(pid, 0)\n"
+                                              "      os.write(say, b'y'); os.waitpid(pid, 0)\n"
                                               "have = 0\n"
-                                              "while have < 400: have += len(os.read(r, 400))\n"
+                                              "while have < 400: have += len(os.read(ready, 400))\n"
                                               "print('400 up', flush=True)\n"
+                                              "os.close(w)\n"
+                                              "while b'y' not in os.read(ready, 400): pass\n"
                                               "os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n"});
     EXPECT_EQ(ran.out, "400 up\n");
     ExpectKilledInOrder(ran);
