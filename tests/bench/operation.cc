@@ -71,6 +71,14 @@ int Connect(const Place& place) {
     return rc != 0 && error == ECONNREFUSED ? 0 : rc == 0 ? EADDRINUSE : error;
 }
 
+int ConnectUdp(const Place& place) {
+    if (place.connect_fd < 0) place.connect_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return connect(place.connect_fd, reinterpret_cast<const sockaddr*>(&place.closed),
+                   sizeof(place.closed)) == 0
+               ? 0
+               : errno;
+}
+
 int UdpSend(const Place& place) {
     static const char bytes[64] = {};
     if (place.udp_fd < 0) place.udp_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -90,6 +98,8 @@ int Once(const Place& place, Op op) {
             return Exec(place);
         case Op::kConnect:
             return Connect(place);
+        case Op::kConnectUdp:
+            return ConnectUdp(place);
         case Op::kUdpSend:
             return UdpSend(place);
     }
@@ -107,6 +117,8 @@ uint32_t BatchOf(Op op) {
             return 4;
         case Op::kConnect:
             return 40;
+        case Op::kConnectUdp:
+            return 1000;
         case Op::kUdpSend:
             return 200;
     }

@@ -23,14 +23,16 @@ struct Answer {
     uint64_t calls;
 };
 
-// What the operations work on. The descriptor is of the worker's own making.
+// What the operations work on.
 struct Place {
     Place(const char* file, const char* step, uint16_t closed_port, uint16_t udp_port);
     const char* file;
     const char* step;
     sockaddr_in closed;
     sockaddr_in udp;
-    mutable int udp_fd = -1;  // made at the first use, so that it is a socket of the sandbox
+    // Made at the first use, so that they are sockets of the sandbox.
+    mutable int udp_fd = -1;
+    mutable int connect_fd = -1;
 };
 
 // Writes nanoseconds per call of each batch.

@@ -14,7 +14,6 @@
 namespace stockade::bench {
 namespace {
 
-constexpr uint64_t kPatienceNs = 60'000'000'000;
 constexpr size_t kMaxOutput = 65536;  // programs under measurement say a line or two
 
 [[noreturn]] void Become(std::vector<char*>& argv, int out, int err) {
@@ -46,7 +45,7 @@ bool Collect(Fd (&ends)[2], Ran* ran, uint64_t end_ns) {
 
 }  // namespace
 
-StatusOr<Ran> RunProcess(const std::vector<std::string>& args) {
+StatusOr<Ran> RunProcess(const std::vector<std::string>& args, int patience_seconds) {
     std::vector<char*> argv;
     for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
     argv.push_back(nullptr);
@@ -64,14 +63,16 @@ StatusOr<Ran> RunProcess(const std::vector<std::string>& args) {
     if (pid == 0) Become(argv, out_write.get(), err_write.get());
     out_write.Reset();
     err_write.Reset();
-    const uint64_t end_ns = ran.forked_ns + kPatienceNs;
+    const uint64_t end_ns = ran.forked_ns + static_cast<uint64_t>(patience_seconds) * 1'000'000'000;
     while (Collect(ends, &ran, end_ns)) continue;
     const bool late = BootNow() >= end_ns;
     if (late) (void)kill(pid, SIGKILL);
     int status = 0;
     if (waitpid(pid, &status, 0) != pid) return ErrnoStatus(errno, absl::StrCat("wait for ", args[0]));
     ran.ended_ns = BootNow();
-    if (late) return absl::DeadlineExceededError(absl::StrCat(args[0], " did not end within a minute"));
+    if (late)
+        return absl::DeadlineExceededError(
+            absl::StrCat(args[0], " did not end within ", patience_seconds, " s"));
     ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return ran;
 }

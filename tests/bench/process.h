@@ -17,7 +17,7 @@ struct Ran {
     std::string err;
 };
 
-// Standard input is /dev/null; outputs are kept, the first 64 KiB of them. kDeadlineExceeded (and it is killed) after a minute.
-StatusOr<Ran> RunProcess(const std::vector<std::string>& args);
+// Standard input is /dev/null; outputs are kept, the first 64 KiB of them. kDeadlineExceeded (and it is killed) after so long.
+StatusOr<Ran> RunProcess(const std::vector<std::string>& args, int patience_seconds = 60);
 
 }  // namespace stockade::bench

@@ -69,6 +69,8 @@ const char* NameOf(Op op) {
             return "exec";
         case Op::kConnect:
             return "connect";
+        case Op::kConnectUdp:
+            return "connect_udp";
         case Op::kUdpSend:
             return "udp_sendto";
     }

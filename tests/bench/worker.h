@@ -25,7 +25,8 @@ enum class Op : uint32_t {
     kOpenClose,  // of Stage::file()
     kExec,       // vfork, execve of a static program that does nothing, its exit, wait4
     kConnect,    // TCP socket, connect to a port of 127.0.0.1 where nobody listens, close
-    kUdpSend,    // sendto a full socket on 127.0.0.1: 64 bytes
+    kConnectUdp,  // connect of one UDP socket to the same port, again and again: the verdict with hardly anything beside it
+    kUdpSend,  // sendto a full socket on 127.0.0.1: 64 bytes
 };
 const char* NameOf(Op op);
 
