@@ -31,33 +31,29 @@ constexpr int kSandboxes = 20;
 constexpr char kPolicy[] =
     "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: attacker}\n"
     "spec:\n  mode: MODE\n"
-    "  exec: {allow: [/bin/sh, \"/usr/bin/python3*\"]}\n"
+    "  exec: {allow: [/bin/sh, /bin/sleep, \"/usr/bin/python3*\"], violation: deny}\n"
     "  files: {read: [/usr/**, /in/**], write: [/tmp/**]}\n"
-    "  network: {allow: [], loopback: [4242]}\n";
+    "  network: {allow: []}\n";
 
-// Without a fork but for bash, so that twenty of them run on two processors.
+// Below the rate at which repeats are counted instead of recorded, so that each number must be there.
 constexpr char kShell[] =
     "n=0\nwhile ! [ -e /in/stop ]; do\n"
-    "  { echo x >/dev/shm/dropper; } 2>/dev/null && echo EFFECT write\n"
-    "  n=$((n + 1))\n"
-    "  if [ $((n % 40)) = 0 ]; then /bin/bash -c 'echo EFFECT exec' 2>/dev/null; echo \"attempts $n\"; fi\n"
+    "  for i in 1 2 3; do { echo x >/dev/shm/dropper; } 2>/dev/null && echo EFFECT write; done\n"
+    "  /bin/bash -c 'echo EFFECT exec' 2>/dev/null\n"
+    "  n=$((n + 1)); echo \"attempts $n\"; /bin/sleep 0.2\n"
     "done\n";
 constexpr char kPython[] =
-    "import os, socket\nn = 0\n"
-    "server = socket.socket(); server.bind(('127.0.0.1', 4242)); server.listen(1)\n"
+    "import os, socket, time\nn = 0\n"
     "while not os.path.exists('/in/stop'):\n"
-    "  n += 1\n"
-    "  for port in (4243, 80):\n"
+    "  for call in ('bind', 'connect'):\n"
     "    s = socket.socket()\n"
-    "    try: s.bind(('127.0.0.1', port + 1000)); print('EFFECT bind', flush=True)\n"
+    "    try: getattr(s, call)(('127.0.0.1', 4243)); print('EFFECT', call, flush=True)\n"
     "    except PermissionError: pass\n"
-    "    try: s.connect(('127.0.0.1', port)); print('EFFECT connect', flush=True)\n"
-    "    except PermissionError: pass\n"
-    "    except ConnectionRefusedError: print('EFFECT connect', flush=True)\n"
+    "    except ConnectionRefusedError: print('EFFECT', call, flush=True)\n"
     "    s.close()\n"
     "  try: open('/dev/shm/dropper', 'w'); print('EFFECT write', flush=True)\n"
     "  except PermissionError: pass\n"
-    "  if n % 40 == 0: print('attempts', n, flush=True)\n";
+    "  n += 1; print('attempts', n, flush=True); time.sleep(0.2)\n";
 
 class Agent : public ::testing::Test {
   protected:
