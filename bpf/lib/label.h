@@ -51,7 +51,7 @@ static __always_inline bool condemn_for(struct sk_case *c, __u32 code) {
     c->section = SK_SECTION_ESCAPE;
     c->verdict = SK_VERDICT_KILL_SANDBOX;
     c->outcome = observe ? SK_OUTCOME_DONE : SK_OUTCOME_KILLED_AFTER;
-    c->lock = observe ? SK_LOCK_NONE : SK_LOCK_BPF;
+    c->lock = SK_LOCK_BPF;
     lifecycle_report(c, SK_LIFECYCLE_CONDEMNED);
     return !observe;
 }

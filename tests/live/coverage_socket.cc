@@ -70,7 +70,7 @@ std::vector<Case> SocketCases() {
         Unix(Operation::UNIX_PATH, "unix_path", "unix_stream", "{no}/socket", SOCK_STREAM),
         Unix(Operation::UNIX_ABSTRACT, "unix_abstract", "unix_stream", "@{unique}", SOCK_STREAM),
         Unix(Operation::UNIX_DATAGRAM, "unix_datagram", "unix_datagram", "{no}/socket", SOCK_DGRAM),
-        Unix(Operation::UNIX_DATAGRAM, "unix_connected_datagram", "unix_connected_datagram", "{no}/socket", SOCK_DGRAM),
+        Unix(Operation::UNIX_PATH, "unix_connected_datagram", "unix_connected_datagram", "{no}/socket", SOCK_DGRAM),
     };
 }
 

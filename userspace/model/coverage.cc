@@ -41,7 +41,12 @@ constexpr absl::string_view kWhyMprotect =
 constexpr absl::string_view kWhySocket =
     "cgroup/sock_create is asked for inet sockets only; the maker dies before it can use it";
 constexpr absl::string_view kWhyUnixPeer =
-    "the program sees the string, not the peer; the peer is judged at the end of the call";
+    "no program stands before the call; the peer is judged at its end, and the caller dies before "
+    "it can use the connection";
+constexpr absl::string_view kWhyDatagram =
+    "the call names its peer in user memory only, and leaves no object that says which it was";
+constexpr absl::string_view kWhyPacket =
+    "raw sockets need a grant; with it, what they send is judged by nothing";
 constexpr absl::string_view kWhyInherited =
     "cgroup programs follow the cgroup in which a socket was born, not the caller; the caller is "
     "judged at the end of the call";
@@ -58,8 +63,6 @@ constexpr absl::string_view kWhyBornOutside =
 constexpr absl::string_view kWhyMovedOut =
     "whoever moved it may do so; outside, cgroup programs no longer see it: the sandbox is "
     "condemned";
-constexpr absl::string_view kWhyNoUnixProgram =
-    "this kernel has no cgroup/connect_unix (6.7); the peer is judged at the end of the call";
 constexpr absl::string_view kWhyNoUsernsHook =
     "this kernel has no LSM hook for new user namespaces; what is done inside is judged";
 constexpr absl::string_view kWhyNoAnonHook =
@@ -91,9 +94,6 @@ struct Without {
     absl::string_view reason;
 };
 constexpr Without kWithout[] = {
-    {Feature::PROG_UNIX_ADDR, Operation::UNIX_PATH, false, KILLED, kWhyNoUnixProgram},
-    {Feature::PROG_UNIX_ADDR, Operation::UNIX_ABSTRACT, false, KILLED, kWhyNoUnixProgram},
-    {Feature::PROG_UNIX_ADDR, Operation::UNIX_DATAGRAM, false, KILLED, kWhyNoUnixProgram},
     {Feature::LSM_USERNS_HOOK, Operation::UNSHARE_USER, true, SEEN, kWhyNoUsernsHook},
     {Feature::LSM_ANON_INODE_HOOK, Operation::IO_URING, true, SEEN, kWhyNoAnonHook},
     {Feature::LSM_ANON_INODE_HOOK, Operation::USERFAULTFD, true, SEEN, kWhyNoAnonHook},

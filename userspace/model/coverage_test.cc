@@ -67,12 +67,12 @@ TEST(CoverageTest, LandlockPreventsOnlyOutsideItsGrantsAndOnlyWhereItExists) {
 }
 
 TEST(CoverageTest, MissingFeatureWorsensOnlyItsOwnCells) {
-    FeatureSet old = Without(Feature::PROG_UNIX_ADDR);
-    Coverage c = CoverageOf(Operation::UNIX_PATH, Column::kSignal, old);
-    EXPECT_EQ(c.cell, Cell::kKilledAfterEffect);
-    EXPECT_THAT(std::string(c.reason), HasSubstr("connect_unix"));
-    EXPECT_EQ(CoverageOf(Operation::UNIX_PATH, Column::kLsm, old).cell, Cell::kPrevented);
-    EXPECT_EQ(CoverageOf(Operation::CONNECT_TCP4, Column::kSignal, old).cell, Cell::kPrevented);
+    FeatureSet old = Without(Feature::LSM_USERNS_HOOK);
+    Coverage c = CoverageOf(Operation::UNSHARE_USER, Column::kLsm, old);
+    EXPECT_EQ(c.cell, Cell::kSeen);
+    EXPECT_THAT(std::string(c.reason), HasSubstr("no LSM hook"));
+    EXPECT_EQ(CoverageOf(Operation::UNSHARE_USER, Column::kSignal, old).cell, Cell::kKilledAfterEffect);
+    EXPECT_EQ(CoverageOf(Operation::CONNECT_TCP4, Column::kLsm, old).cell, Cell::kPrevented);
 }
 
 TEST(CoverageTest, DocumentIsThatOfTheTable) {
