@@ -25,9 +25,20 @@ struct Flags {
     std::string output = "text";
     std::vector<std::string> require;
     bool clean = false;
-    std::string pin_dir = "/sys/fs/bpf/stockade";
-    std::string agent_socket = "/run/stockade/agent.sock";
+    // Empty = as the configuration says, so that what is cleaned is what the agent complained of.
+    std::string pin_dir;
+    std::string agent_socket;
 };
+
+Status FillFromConfig(const cmd::ClientOptions& client, Flags* flags) {
+    SK_ASSIGN_OR_RETURN(const cmd::Config config,
+                        cmd::LoadConfig(client.config_path, client.config_path != cmd::kDefaultConfigPath));
+    if (flags->pin_dir.empty()) flags->pin_dir = config.pin_dir;
+    if (flags->agent_socket.empty()) {
+        flags->agent_socket = client.socket.empty() ? config.socket_path() : client.socket;
+    }
+    return absl::OkStatus();
+}
 
 bool WantsColours() {
     const char* term = std::getenv("TERM");
@@ -73,8 +84,13 @@ int Clean(const Flags& flags) {
     return WriteAll(STDOUT_FILENO, out).ok() ? 0 : kFailed;
 }
 
-int Doctor(const Flags& flags) {
-    if (flags.clean) return Clean(flags);
+int Doctor(const cmd::ClientOptions& client, Flags flags) {
+    if (flags.clean) {
+        const Status filled = FillFromConfig(client, &flags);
+        if (filled.ok()) return Clean(flags);
+        LogError("doctor --clean: ", filled.message());
+        return kFailed;
+    }
     auto report = kernel::Probe({});
     if (!report.ok()) {
         LogError("doctor: ", report.status().message());
@@ -97,7 +113,7 @@ std::vector<std::string> Requirable() {
 
 }  // namespace
 
-void AddDoctorCommand(CLI::App& app, int& exit_code) {
+void AddDoctorCommand(CLI::App& app, const cmd::ClientOptions& client, int& exit_code) {
     auto flags = std::make_shared<Flags>();  // lives as long as the callback below
     CLI::App* doctor = app.add_subcommand(
         "doctor", "What this host can enforce, what it can only see, and how to get more");
@@ -117,7 +133,7 @@ void AddDoctorCommand(CLI::App& app, int& exit_code) {
                      "remove pins of another version's abi and unfinished ones");
     doctor->add_option("--pin-dir", flags->pin_dir, "where the agent pins")->group("");
     doctor->add_option("--agent-socket", flags->agent_socket, "the agent's socket")->group("");
-    doctor->callback([flags, &exit_code] { exit_code = Doctor(*flags); });
+    doctor->callback([flags, &client, &exit_code] { exit_code = Doctor(client, *flags); });
 }
 
 }  // namespace stockade

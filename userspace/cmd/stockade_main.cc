@@ -48,7 +48,7 @@ int Main(int argc, char** argv) {
     AddRunCommand(app, client, exit_code);
     AddQueryCommands(app, client, exit_code);
     AddPolicyCommand(app, exit_code);
-    AddDoctorCommand(app, exit_code);
+    AddDoctorCommand(app, client, exit_code);
     AddCompletionCommand(app, exit_code);
     try {
         app.parse(argc, argv);
