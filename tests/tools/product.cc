@@ -48,6 +48,12 @@ std::string Scalar(const Json& value) {
     }
 }
 
+// What was only seen, such as a path that no object stands for under signal, was not refused.
+bool IsRefusal(const Json& event) {
+    const std::string verdict = At(event, "verdict");
+    return !verdict.empty() && verdict != "allow" && At(event, "outcome") != "seen";
+}
+
 // The one word that says what an event is about.
 std::string Subject(const Json& event) {
     for (const char* path : {"exec.path", "file.path", "net.path", "escape.op", "lifecycle.op"}) {
@@ -89,18 +95,16 @@ std::string At(const Json& value, const std::string& path) {
 std::vector<std::string> Ran::Refusals() const {
     std::vector<std::string> refusals;
     for (const Json& event : events) {
-        const std::string verdict = At(event, "verdict");
-        if (verdict.empty() || verdict == "allow") continue;
-        refusals.push_back(absl::StrCat(At(event, "kind"), " ", Subject(event), ", ", verdict, ", ",
-                                        At(event, "outcome"), ", ", At(event, "lock")));
+        if (!IsRefusal(event)) continue;
+        refusals.push_back(absl::StrCat(At(event, "kind"), " ", Subject(event), ", ", At(event, "verdict"),
+                                        ", ", At(event, "outcome"), ", ", At(event, "lock")));
     }
     return refusals;
 }
 
 Json Ran::Refusal(const std::string& text) const {
     for (const Json& event : events) {
-        const std::string verdict = At(event, "verdict");
-        if (verdict.empty() || verdict == "allow") continue;
+        if (!IsRefusal(event)) continue;
         if (absl::StrContains(At(event, "reason"), text)) return event;
     }
     return Json();

@@ -31,7 +31,7 @@ struct Ran {
     Json result;               // of --result
     std::vector<Json> events;  // of --events
 
-    // Events with a verdict other than allow, each as "kind op path-or-address, verdict, outcome, lock".
+    // Events of what was refused, or would have been; each as "kind op path-or-address, verdict, outcome, lock".
     std::vector<std::string> Refusals() const;
     // The first refusal whose reason contains the text; null when there is none.
     Json Refusal(const std::string& text) const;
