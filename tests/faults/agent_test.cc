@@ -96,6 +96,15 @@ class Agent : public ::testing::Test {
     Product product_;
 };
 
+// "fork1 exec2 lifecycle0 ...": what a failed expectation needs to be understood.
+std::string Numbers(const Ran& ran) {
+    std::string text;
+    for (const Json& event : ran.events) {
+        absl::StrAppend(&text, At(event, "kind"), At(event, "lifecycle.op"), At(event, "kernel_seq"), " ");
+    }
+    return text;
+}
+
 // Numbers that are neither in an event nor in one that says that they are lost.
 std::string Gaps(const Ran& ran) {
     std::set<int64_t> seen;
@@ -140,8 +149,8 @@ TEST_F(Agent, KilledUnderTwentyAttackersLetsNothingThrough) {
         const Ran ran = product_.Finish(clients[i], Tag(i));
         EXPECT_EQ(ran.status, 0) << i << ": " << ran.err;
         EXPECT_THAT(ran.out, Not(HasSubstr("EFFECT"))) << i;
-        EXPECT_FALSE(ran.Refusals().empty()) << i;
-        EXPECT_EQ(Gaps(ran), "") << i;
+        EXPECT_FALSE(ran.Refusals().empty()) << i << ": " << Numbers(ran);
+        EXPECT_EQ(Gaps(ran), "") << i << ": " << Numbers(ran);
         for (const Json& event : ran.events) {
             if (At(event, "kind") == "lost")
                 ADD_FAILURE() << i << ": records were lost: " << At(event, "lost.count");
