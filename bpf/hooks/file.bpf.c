@@ -20,7 +20,15 @@ __noinline int file_report(struct sk_path_case *c, __u32 open_flags, __s32 error
 SEC("lsm/file_open")
 int BPF_PROG(file_open_chk, struct file *file, int ret) {
     struct sk_path_case *c = ret ? NULL : case_open(SK_SECTION_FILES, SK_POWER_REFUSE);
-    return c ? file_opened(c, file, 0) : ret;
+    if (!c) return ret;
+    struct sk_file_view view = {
+        .mnt = (__u64)file->f_path.mnt,
+        .dentry = (__u64)file->f_path.dentry,
+        .mode = file->f_mode,
+        .flags = file->f_flags,
+        .kind = file->f_inode->i_mode & S_IFMT,
+    };
+    return lsm_result(file_opened(c, &view));
 }
 
 /* FIRES before unlink. SOURCE do_unlinkat. */

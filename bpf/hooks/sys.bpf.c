@@ -31,40 +31,45 @@ __noinline int written_exec_report(struct sk_path_case *c, __u64 user_path) {
     return 0;
 }
 
-/* The sandbox that this task's cgroup says, for the calls that are judged by nothing else: cheap
- * for tasks outside, whose cgroup is not as deep. */
-static __always_inline bool below_sandbox(struct task_struct *task) {
-    struct sk_config *conf = config_get();
-    return conf && slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels) != 0;
-}
-
-/* Death for whoever belongs to a condemned sandbox, shares a descriptor table with one killed for
- * what it opened, or carries the label of a sandbox in whose cgroup it is not. */
-static __always_inline bool sys_doomed(struct sk_case *c, struct task_struct *task) {
-    if (c->code == SK_CODE_CONDEMNED || files_doomed(task, c->slot, c->generation)) {
-        count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
-        return true;
-    }
-    struct sk_config *conf = config_get();
-    if (!conf || slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels) == c->slot) return false;
-    if (condemn_for(c, SK_CODE_LEFT_CGROUP)) count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
+/* Is the task where its label says? The answer holds until it is in another cgroup. */
+static __always_inline bool sys_home(struct sk_task *mine, struct task_struct *task, struct sk_config *conf) {
+    struct cgroup *cgroup = task->cgroups->dfl_cgrp;
+    if (mine->cgroup == (__u64)cgroup) return true;
+    if (slot_of_cgroup(cgroup, conf->levels) != mine->label.slot) return false;
+    mine->cgroup = (__u64)cgroup;
     return true;
 }
 
-static __always_inline int sys_open(struct sk_path_case *c, long fd) {
-    struct file *file = (struct file *)file_of_fd(fd);
-    if (!file) {
+/* Death for whoever belongs to a condemned sandbox, shares a descriptor table with one killed for
+ * what it opened, or carries the label of a sandbox in whose cgroup it is not. Every call of every
+ * labelled task comes through here, so it looks at no policy. */
+static __always_inline bool sys_ends(struct sk_task *mine, struct task_struct *task, struct sk_config *conf) {
+    __u32 slot = mine->label.slot, generation = mine->label.generation & SK_GENERATION_MASK;
+    struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
+    bool ends = !state || state->condemned_ns || (mine->label.generation & SK_LABEL_DOOMED) ||
+                (state->dooms && files_doomed(task, slot, generation));
+    if (!ends && !sys_home(mine, task, conf)) {
+        case_fill(&mine->scratch.base, slot, mine->label.generation, SK_SECTION_ESCAPE, SK_POWER_KILL_AFTER);
+        ends = condemn_for(&mine->scratch.base, SK_CODE_LEFT_CGROUP);
+    }
+    if (ends) count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
+    return ends;
+}
+
+static __always_inline int sys_open(struct sk_path_case *c, __u32 fd) {
+    struct sk_file_view view = {};
+    if (fd_view(&view, fd)) {
         count_error(SK_ERROR_FD_READ);
         return 0;
     }
-    return file_opened(c, file, 0);
+    return file_opened(c, &view);
 }
 
 static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs) {
     if (!(regs_arg2(regs) & PROT_EXEC) || (__s32)regs_arg4(regs) < 0) return 0;
-    struct file *file = (struct file *)file_of_fd(regs_arg4(regs));
-    if (!file) return 0;
-    case_file(c, file);
+    struct sk_file_view view = {};
+    if (fd_view(&view, regs_arg4(regs))) return 0;
+    case_view(c, &view);
     c->base.section = SK_SECTION_EXEC;
     c->base.role = SK_EXEC_MAPPED;
     object_judge(c, SK_OP_MAP);
@@ -77,8 +82,9 @@ static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs)
 /* A socket in use: one that was made outside is judged by no cgroup program, and a unix socket by
  * none at all before 6.7. The effect has happened; the descriptor does not live to a second one. */
 static __always_inline int sys_socket(struct sk_path_case *c, struct sk_call call, __u32 fd) {
+    struct sk_file_view view = {};
+    if (fd_view(&view, fd) || view.kind != S_IFSOCK) return 0;
     struct file *file = (struct file *)file_of_fd(fd);
-    if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK) return 0;
     struct socket *sock = BPF_CORE_READ(file, private_data);
     struct sock *sk = BPF_CORE_READ(sock, sk);
     __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
@@ -159,7 +165,8 @@ static __always_inline struct sk_call call_of_regs(struct task_struct *task, str
     return call_of(number);
 }
 
-/* Calls that the whole machine makes all the time ask the cgroup first, which is cheap outside. */
+/* Calls that the whole machine makes all the time: a task whose cgroup is not as deep as any sandbox's
+ * is done with after two loads. */
 static __always_inline bool call_is_common(struct sk_call call) {
     return call.class == SK_CALL_NONE || call.class == SK_CALL_SOCKET || call.class == SK_CALL_MAP;
 }
@@ -171,10 +178,18 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     struct sk_config *conf = config_get();
     if (!conf || !conf->live_slots) return 0;
     struct sk_call call = call_of_regs(task, regs);
-    if (call_is_common(call) && !below_sandbox(task)) return 0;
-    struct sk_path_case *c = case_load(SK_SECTION_FILES, SK_POWER_KILL_AFTER);
-    if (!c || sys_doomed(&c->base, task)) return 0;
-    if (c->base.entered || call.class == SK_CALL_NONE) return 0;
+    if (call_is_common(call) && task->cgroups->dfl_cgrp->level < (int)(conf->levels & 0xff)) return 0;
+    struct sk_task *mine = bpf_task_storage_get(&tasks, task, NULL, 0);
+    if (!mine || !mine->label.slot) {
+        /* Without a label below a sandbox: it gets one when it does something that matters. */
+        if (call_is_common(call)) return 0;
+        mine = task_by_cgroup(task);
+        if (!mine) return 0;
+    }
+    if (sys_ends(mine, task, conf)) return 0;
+    if ((mine->label.generation & SK_LABEL_UNJUDGED) || call.class == SK_CALL_NONE) return 0;
+    struct sk_path_case *c = &mine->scratch;
+    case_fill(&c->base, mine->label.slot, mine->label.generation, SK_SECTION_FILES, SK_POWER_KILL_AFTER);
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
     bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH || call.class == SK_CALL_ESCAPE ||
                     call.class == SK_CALL_EXEC;

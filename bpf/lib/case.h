@@ -25,7 +25,10 @@ struct sk_path_query {
     __u64 at_mnt;
     __u64 at_top;      /* root dentry of at_mnt */
     __u64 at_print;    /* fingerprint so far */
+    __u64 leaf_magic;  /* set by path_leaf: of the file system, and the inode's link count (1 if none) */
+    __u32 leaf_nlink;
     __u32 race;
+    __u32 pad2;
     int result;        /* of the loop: SK_PATH_ERR_*, 0, or 1 = the evaluation needs a name */
     __u64 hash[SK_PATH_SLOTS];
     /* the automaton between two steps */
@@ -83,5 +86,6 @@ struct sk_path_case {
 /* Value of the map `tasks`. The label comes first: the agent writes it through a pidfd. */
 struct sk_task {
     struct sk_label label;
+    __u64 cgroup; /* kernel address of the cgroup in which the task was last found at home */
     struct sk_path_case scratch;
 };

@@ -44,7 +44,7 @@ static __always_inline int exec_enter(struct task_struct *task, int old_tid, str
     if (!c) return 0;
     if (backend == SK_BACKEND_LSM) { /* judged by exec_refuse; here it has worked */
         c->base.code = SK_CODE_OK;
-        case_file(c, BPF_CORE_READ(bprm, file));
+        case_file(c, bprm->file);
     } else {
         exec_judge(c, bprm->file);
     }
@@ -59,7 +59,7 @@ static __always_inline int exec_enter(struct task_struct *task, int old_tid, str
 static __always_inline int exec_map_refuse(struct file *file, unsigned long prot) {
     if (!(prot & PROT_EXEC) || !file) return 0;
     struct sk_path_case *c = case_open(SK_SECTION_EXEC, SK_POWER_REFUSE);
-    if (!c || (BPF_CORE_READ(file, f_mode) & FMODE_BACKING)) return 0;
+    if (!c || (file->f_mode & FMODE_BACKING)) return 0;
     case_file(c, file);
     c->base.role = SK_EXEC_MAPPED;
     object_judge(c, SK_OP_MAP);

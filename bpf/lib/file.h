@@ -14,18 +14,17 @@ static __always_inline int file_settle(struct sk_path_case *c, __u32 open_flags)
     return case_finish(&c->base);
 }
 
-/* Judges an opened file; `power` by the hook. Opens for execve are judged as exec. */
-static __always_inline int file_opened(struct sk_path_case *c, struct file *file, __u32 op) {
-    __u32 mode = BPF_CORE_READ(file, f_mode), flags = BPF_CORE_READ(file, f_flags), ops = 0;
-    if ((flags & FMODE_EXEC) || (mode & (FMODE_PATH | FMODE_BACKING))) return 0;
-    if (mode & FMODE_READ) ops |= SK_OP_READ;
-    if (mode & FMODE_WRITE) ops |= SK_OP_WRITE;
-    case_file(c, file);
-    unsigned short kind = BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT;
-    c->base.op = op ? op : ops & SK_OP_WRITE ? SK_FILE_OPEN_WRITE : kind == S_IFDIR ? SK_FILE_READDIR : SK_FILE_OPEN_READ;
+/* Judges an opened file. Opens for execve are judged as exec. */
+static __always_inline int file_opened(struct sk_path_case *c, const struct sk_file_view *view) {
+    __u32 ops = 0;
+    if ((view->flags & FMODE_EXEC) || (view->mode & (FMODE_PATH | FMODE_BACKING))) return 0;
+    if (view->mode & FMODE_READ) ops |= SK_OP_READ;
+    if (view->mode & FMODE_WRITE) ops |= SK_OP_WRITE;
+    case_view(c, view);
+    c->base.op = ops & SK_OP_WRITE ? SK_FILE_OPEN_WRITE : view->kind == S_IFDIR ? SK_FILE_READDIR : SK_FILE_OPEN_READ;
     object_judge(c, ops);
     if (c->base.code == SK_CODE_ESCAPE) c->base.section = SK_SECTION_ESCAPE;
-    return file_settle(c, flags);
+    return file_settle(c, view->flags);
 }
 
 /* An operation that writes at a path: directory entry or inode, named by mount and dentry. */

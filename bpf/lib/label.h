@@ -65,6 +65,7 @@ static __always_inline void label_namespaces(struct sk_case *c, struct task_stru
     c->section = SK_SECTION_ESCAPE;
     c->power = SK_POWER_KILL_AFTER;
     c->code = SK_CODE_ESCAPE;
+    c->lock = SK_LOCK_BPF;
     c->op = user ? SK_ESCAPE_UNSHARE_USER : SK_ESCAPE_UNSHARE_MOUNT;
     case_settle(c);
     if (c->ring) escape_report(c, clone_flags, 0);
@@ -91,9 +92,9 @@ static __always_inline int label_inherit(struct task_struct *task, __u64 clone_f
         if (condemn_for(c, SK_CODE_LEFT_CGROUP)) bpf_send_signal(9);
         return 0;
     }
-    label_namespaces(c, task, clone_flags);
     if (!(clone_flags & CLONE_THREAD) && exec_record_level(c) != SK_RECORD_VIOLATIONS)
         fork_report(c, task->start_boottime, task->tgid, clone_flags);
+    label_namespaces(c, task, clone_flags);
     return 0;
 }
 

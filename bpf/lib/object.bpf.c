@@ -16,8 +16,7 @@ static __always_inline __u32 code_of(__u32 op, bool denied) {
  * grant; a namespace file is the handle of setns. */
 static __always_inline __u32 pathless_code(struct sk_path_case *c, __u32 ops) {
     struct vfsmount *mnt = (struct vfsmount *)c->query.mnt;
-    struct dentry *dentry = (struct dentry *)c->query.dentry;
-    unsigned long magic = BPF_CORE_READ(dentry, d_inode, i_sb, s_magic);
+    unsigned long magic = c->query.leaf_magic;
     if (!(BPF_CORE_READ(mnt, mnt_flags) & MNT_INTERNAL)) return SK_CODE_PATH_UNKNOWN;
     if (magic == NSFS_MAGIC) return case_granted(&c->base, SK_GRANT_SETNS) ? SK_CODE_OK : SK_CODE_ESCAPE;
     if (!(ops & (SK_OP_EXEC | SK_OP_MAP))) return SK_CODE_OK;
@@ -27,7 +26,7 @@ static __always_inline __u32 pathless_code(struct sk_path_case *c, __u32 ops) {
 /* Files whose meaning is not their path: another process's memory, cgroup membership. */
 static __always_inline __u32 special_code(struct sk_path_case *c, __u32 ops) {
     struct dentry *dentry = (struct dentry *)c->query.dentry;
-    unsigned long magic = BPF_CORE_READ(dentry, d_sb, s_magic);
+    unsigned long magic = c->query.leaf_magic;
     if (magic == PROC_SUPER_MAGIC) {
         char name[8] = {};
         bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(dentry, d_name.name));
@@ -39,17 +38,12 @@ static __always_inline __u32 special_code(struct sk_path_case *c, __u32 ops) {
     return SK_CODE_OK;
 }
 
-static __always_inline bool gone(struct sk_path_case *c) {
-    struct dentry *dentry = (struct dentry *)c->query.dentry;
-    struct inode *inode = BPF_CORE_READ(dentry, d_inode);
-    return inode && BPF_CORE_READ(inode, i_nlink) == 0;
-}
-
 __noinline int object_judge(struct sk_path_case *c, __u32 ops) {
     if (!c) return 0;
     if (c->base.code != SK_CODE_OK) return 0;
     int rc = path_query(&c->query);
     c->base.path_hash = c->query.path_hash;
+    path_leaf(&c->query);
     if (rc == SK_PATH_ERR_UNREACHABLE) {
         c->base.code = pathless_code(c, ops);
         return 0;
@@ -61,7 +55,7 @@ __noinline int object_judge(struct sk_path_case *c, __u32 ops) {
     c->base.code = special_code(c, ops);
     if (c->base.code != SK_CODE_OK) return 0;
     /* A deleted file keeps the name of what may by now be another file. */
-    if ((ops & (SK_OP_EXEC | SK_OP_MAP)) && gone(c) && !case_granted(&c->base, SK_GRANT_MEMFD_EXEC)) {
+    if ((ops & (SK_OP_EXEC | SK_OP_MAP)) && c->query.leaf_nlink == 0 && !case_granted(&c->base, SK_GRANT_MEMFD_EXEC)) {
         c->base.code = SK_CODE_EXEC_NO_PATH;
         return 0;
     }

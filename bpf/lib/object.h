@@ -33,8 +33,13 @@ static __always_inline void case_dentry(struct sk_path_case *c, struct vfsmount 
     c->query.root_dentry = c->base.root_dentry;
 }
 
+/* `file` is a pointer that the verifier knows: a hook's argument or a field of one. */
 static __always_inline void case_file(struct sk_path_case *c, struct file *file) {
-    case_dentry(c, BPF_CORE_READ(file, f_path.mnt), BPF_CORE_READ(file, f_path.dentry));
+    case_dentry(c, file->f_path.mnt, file->f_path.dentry);
+}
+
+static __always_inline void case_view(struct sk_path_case *c, const struct sk_file_view *view) {
+    case_dentry(c, (void *)view->mnt, (void *)view->dentry);
 }
 
 static __always_inline bool bits_allow(__u32 bits, __u32 op) {

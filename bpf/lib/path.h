@@ -35,6 +35,19 @@ int path_recheck(struct sk_path_query *query);
 /* query->at_dentry = the dentry that the walk had in slot `at`. */
 int path_slot(struct sk_path_query *query, __u32 at);
 __u64 file_of_fd(__u32 fd);
+/* What a verdict needs of an open file. */
+struct sk_file_view {
+    __u64 mnt;
+    __u64 dentry;
+    __u32 mode;  /* f_mode */
+    __u32 flags; /* f_flags */
+    __u32 kind;  /* i_mode & S_IFMT */
+    __u32 pad;
+};
+/* Of a descriptor of the current task; below 0 = there is none. */
+int fd_view(struct sk_file_view *out, __u32 fd);
+/* Sets query->leaf_magic and leaf_nlink. */
+int path_leaf(struct sk_path_query *query);
 /* The hash of up to 255 bytes of kernel memory; 0 when they cannot be read. */
 __u64 hash_long(__u64 name, __u32 len);
 /* Writes the components, leaf first, for a record. */

@@ -71,7 +71,9 @@ static __always_inline __u64 files_owner(__u32 slot, __u32 generation) {
 static __always_inline void files_doom(__u32 slot, __u32 generation) {
     __u64 files = (__u64)BPF_CORE_READ(bpf_get_current_task_btf(), files);
     __u64 owner = files_owner(slot, generation);
+    struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
     bpf_map_update_elem(&doomed_files, &files, &owner, BPF_ANY);
+    if (state) __sync_fetch_and_add(&state->dooms, 1);
 }
 static __always_inline bool files_doomed(struct task_struct *task, __u32 slot, __u32 generation) {
     __u64 files = (__u64)task->files;

@@ -205,6 +205,12 @@ __noinline int path_record(struct sk_path *out, struct sk_path_query *query) {
     return 0;
 }
 
+/* Pointers to files lie in an array; the verifier follows one through a type whose first member is
+ * such a pointer. */
+struct kiocb {
+    struct file *ki_filp;
+} __attribute__((preserve_access_index));
+
 /* The file behind a descriptor of the current task, from kernel memory only; 0 = none. */
 __noinline __u64 file_of_fd(__u32 fd) {
     struct fdtable *table = BPF_CORE_READ(bpf_get_current_task_btf(), files, fdt);
@@ -212,4 +218,44 @@ __noinline __u64 file_of_fd(__u32 fd) {
     struct file **array = BPF_CORE_READ(table, fd), *file = NULL;
     bpf_probe_read_kernel(&file, sizeof(file), array + fd);
     return (__u64)file;
+}
+
+__noinline int fd_view(struct sk_file_view *out, __u32 fd) {
+    if (!out) return -1;
+    if (has_rdonly_cast()) {
+        struct fdtable *table = bpf_get_current_task_btf()->files->fdt;
+        if (fd >= table->max_fds) return -1;
+        struct file *file = cast_to(kiocb, table->fd + fd)->ki_filp;
+        if (!file) return -1;
+        out->mnt = (__u64)file->f_path.mnt;
+        out->dentry = (__u64)file->f_path.dentry;
+        out->mode = file->f_mode;
+        out->flags = file->f_flags;
+        out->kind = file->f_inode->i_mode & 0170000;
+        return 0;
+    }
+    struct file *file = (struct file *)file_of_fd(fd);
+    if (!file) return -1;
+    out->mnt = (__u64)BPF_CORE_READ(file, f_path.mnt);
+    out->dentry = (__u64)BPF_CORE_READ(file, f_path.dentry);
+    out->mode = BPF_CORE_READ(file, f_mode);
+    out->flags = BPF_CORE_READ(file, f_flags);
+    out->kind = BPF_CORE_READ(file, f_inode, i_mode) & 0170000;
+    return 0;
+}
+
+__noinline int path_leaf(struct sk_path_query *query) {
+    if (!query) return -1;
+    if (has_rdonly_cast()) {
+        struct dentry *dentry = cast_to(dentry, query->dentry);
+        struct inode *inode = dentry->d_inode;
+        query->leaf_magic = dentry->d_sb->s_magic;
+        query->leaf_nlink = inode ? inode->i_nlink : 1;
+        return 0;
+    }
+    struct dentry *dentry = (struct dentry *)query->dentry;
+    struct inode *inode = BPF_CORE_READ(dentry, d_inode);
+    query->leaf_magic = BPF_CORE_READ(dentry, d_sb, s_magic);
+    query->leaf_nlink = inode ? BPF_CORE_READ(inode, i_nlink) : 1;
+    return 0;
 }

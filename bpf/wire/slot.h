@@ -59,7 +59,7 @@ struct sk_state {
     __u64 violations[8];  /* per enum sk_section: DENY or worse, also when only observed */
     __u64 window_ns;      /* start of the violation-rate second */
     __u32 window_count;
-    __u32 pad;
+    __u32 dooms;          /* descriptor tables of this sandbox in `doomed_files`, ever */
 };
 
 #define SK_CONFIG_ABI 1

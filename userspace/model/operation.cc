@@ -81,6 +81,8 @@ absl::string_view OfEscape(const v1::Escape& escape) {
         case SK_ESCAPE_PERF_EVENT: return InfoOf(Operation::PERF_EVENT).id;
         case SK_ESCAPE_PROC_MEM: return InfoOf(Operation::PROC_MEM).id;
         case SK_ESCAPE_CGROUP: return InfoOf(Operation::CGROUP_PROCS).id;
+        // CAP_SYS_ADMIN: refused for what has no hook of its own, which is setns first of all.
+        case SK_ESCAPE_CAPABILITY: return InfoOf(Operation::SETNS).id;
         case SK_ESCAPE_LEFT_CGROUP: return InfoOf(Operation::MOVED_OUT).id;
         default: break;
     }

@@ -118,7 +118,7 @@ std::string EscapeLine(const v1::Escape& escape) {
         {"perf_event_open", SK_GRANT_PERF_EVENT}, {"io_uring", SK_GRANT_IO_URING},
         {"keyctl", SK_GRANT_KEYCTL},          {"module", SK_GRANT_MODULE},
         {"kexec", SK_GRANT_KEXEC},            {"userfaultfd", SK_GRANT_USERFAULTFD},
-        {"cgroup", SK_GRANT_CGROUP_WRITE},
+        {"cgroup", SK_GRANT_CGROUP_WRITE},    {"capability", SK_GRANT_SETNS},
     };
     for (const auto& row : kRows) {
         if (row.op == escape.op()) return Grant(row.grant);
