@@ -51,7 +51,8 @@ std::vector<Case> ExecCases() {
          .effect = [](World& world, const Result& r) { return absl::StrContains(r.output, world.Fill("{in}/script")); }},
         {.operation = Operation::EXEC_SCRIPT, .name = "exec_script", .args = {"exec", "{no}/script"},
          .code = SK_CODE_EXEC_NOT_ALLOWED, .code_signal = SK_CODE_READ_NOT_ALLOWED, .policy = WithShell(),
-         .prepare = [](World& world) { Script(world, "/usr/bin/dash", "{no}/script"); }, .effect = Ran},
+         .prepare = [](World& world) { Script(world, "/usr/bin/dash", "{no}/script"); }, .effect = Ran,
+         .also = SK_CODE_READ_NOT_ALLOWED}, // in the control run its interpreter opens it as well
         {.operation = Operation::EXEC_MEMFD, .name = "exec_memfd", .args = {"exec_memfd", "{triggers}", "say", "it ran"},
          .code = SK_CODE_EXEC_NO_PATH, .policy = {.read = {"{triggers}"}}, .effect = Ran},
         {.operation = Operation::EXEC_FEXECVE, .name = "exec_fexecve", .args = {"fexecve", "{no}/program", "say", "it ran"},
@@ -74,7 +75,8 @@ std::vector<Case> ExecCases() {
         {.operation = Operation::EXEC_MPROTECT, .name = "exec_mprotect", .args = {"mprotect_code", "{in}/file"}, .code = SK_CODE_MAP_NOT_ALLOWED},
     };
     // A program that an observed policy lets start is then mapped as code.
-    for (Case& c : cases) c.also = SK_CODE_MAP_NOT_ALLOWED;
+    for (Case& c : cases)
+        if (!c.also) c.also = SK_CODE_MAP_NOT_ALLOWED;
     return cases;
 }
 
