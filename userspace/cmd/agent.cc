@@ -16,6 +16,10 @@ namespace stockade::cmd {
 namespace {
 
 constexpr int kTickMs = 100;
+// After an adoption: so long after the last connection all clients are taken to be back; and not longer
+// than this in all, for a ring of 4 MiB holds some 2,000 violations.
+constexpr uint64_t kQuietNs = 300'000'000;
+constexpr uint64_t kMaxHoldNs = 2'000'000'000;
 // Connections at once: a client for each sandbox, and some that ask.
 constexpr size_t kMaxConnections = 2 * SK_MAX_SLOTS;
 
@@ -68,6 +72,10 @@ Status Agent::Init() {
     if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
 
     SK_RETURN_IF_ERROR(AdoptAll());
+    if (!runs_.empty()) {
+        adopted_ns_ = came_ns_ = BootNow();
+        hub_->SetHold(true);
+    }
     hub_->Start();
     SK_RETURN_IF_ERROR(loop_->Watch(options_.listen.get(), EPOLLIN, [this](uint32_t) { OnAccept(); }));
     SK_RETURN_IF_ERROR(loop_->Watch(hub_->event_fd(), EPOLLIN, [this](uint32_t) { OnHub(); }));
@@ -92,6 +100,7 @@ void Agent::OnAccept() {
         connection->channel = *std::move(*channel);
         const int fd = connection->channel.fd();
         connections_[fd] = std::move(connection);
+        came_ns_ = BootNow();
         if (!peer.ok() || peer->uid != 0) {
             SendError(fd, absl::PermissionDeniedError("only root may talk to the agent for now"));
             Close(fd);
@@ -243,8 +252,20 @@ void Agent::OnHub() {
     }
 }
 
+// After an adoption the rings wait for the shims, and then for clients, which come by themselves.
+void Agent::EndHold() {
+    if (adopted_ns_ == 0) return;
+    const uint64_t now = BootNow();
+    bool awaited = now - came_ns_ < kQuietNs;
+    for (const auto& [id, run] : runs_) awaited = awaited || run->adopt_deadline_ns != 0;
+    if (awaited && now - adopted_ns_ < kMaxHoldNs) return;
+    adopted_ns_ = 0;
+    hub_->SetHold(false);
+}
+
 void Agent::OnTick() {
     OnHub();
+    EndHold();
     EndOrphans();
     const uint64_t now = BootNow();
     if (!runs_.empty()) idle_since_ns_ = now;

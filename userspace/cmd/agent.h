@@ -96,6 +96,7 @@ class Agent {
     void OnHelper();
     void OnHub();
     void OnTick();
+    void EndHold();
     void UpdateBusy();
 
     // agent_start.cc
@@ -169,6 +170,8 @@ class Agent {
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
     std::map<std::pair<uint64_t, std::string>, launch::SeccompProgram> seccomp_;
     uint64_t idle_since_ns_ = 0;
+    uint64_t adopted_ns_ = 0;  // the rings are held since then; 0 = they are read
+    uint64_t came_ns_ = 0;     // last connection while they are held
     Fd signals_;
 };
 

@@ -72,6 +72,10 @@ void EventHub::OnEvent(const v1::Event& event) {
 void EventHub::Read() {
     Status last;
     while (!stop_) {
+        if (hold_) {
+            usleep(kBusyPollMs * 1000);  // between two looks at the order, not instead of one
+            continue;
+        }
         const uint64_t pass = ++passes_started_;
         const bool hurry = wanted_ >= pass;
         const StatusOr<int> count = sensor_.PollRings(

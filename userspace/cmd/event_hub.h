@@ -46,6 +46,8 @@ class EventHub {
     std::vector<StreamedEvent> TakeEvents();
     // Events are kept for TakeEvents only while somebody listens.
     void SetListening(bool listening) { listening_ = listening; }
+    // Held, records stay in the rings: what comes before those who listen are back would reach nobody.
+    void SetHold(bool hold) { hold_ = hold; }
     // Rings are looked at often only while there is a sandbox.
     void SetBusy(bool busy) { busy_ = busy; }
     uint64_t dropped() const { return dropped_; }
@@ -69,6 +71,7 @@ class EventHub {
     size_t waiting_bytes_ = 0;
     std::atomic<bool> listening_{false};
     std::atomic<bool> busy_{false};
+    std::atomic<bool> hold_{false};
     std::atomic<bool> stop_{false};
     std::atomic<uint64_t> dropped_{0};
     std::atomic<uint64_t> passes_started_{0};
