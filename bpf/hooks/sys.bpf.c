@@ -3,15 +3,19 @@
 #include "bpf/lib/label.h"
 #include "bpf/lib/sys.h"
 
+static __always_inline void path_written(struct sk_path *out, __u64 user_path) {
+    long len = bpf_probe_read_user_str(out->bytes, SK_PATH_BYTES, (void *)user_path);
+    out->flags = SK_PATH_ASWRITTEN;
+    if (len > 0) out->bytes_len = len - 1;
+    if (len == SK_PATH_BYTES) out->flags |= SK_PATH_TRUNCATED;
+}
+
 /* A path as the caller wrote it: for calls that return no object, and for refusals by other locks.
  * It decides nothing. */
 __noinline int written_report(struct sk_case *c, __u64 user_path, __s32 error) {
     if (!c) return 0;
     RECORD_BEGIN(file, FILE, c);
-    long len = bpf_probe_read_user_str(record->path.bytes, SK_PATH_BYTES, (void *)user_path);
-    record->path.flags = SK_PATH_ASWRITTEN;
-    if (len > 0) record->path.bytes_len = len - 1;
-    if (len == SK_PATH_BYTES) record->path.flags |= SK_PATH_TRUNCATED;
+    path_written(&record->path, user_path);
     record->op = c->op;
     record->error = error;
     RECORD_END();
@@ -22,10 +26,7 @@ __noinline int written_report(struct sk_case *c, __u64 user_path, __s32 error) {
 __noinline int written_exec_report(struct sk_path_case *c, __u64 user_path) {
     if (!c) return 0;
     RECORD_BEGIN(exec, EXEC, &c->base);
-    long len = bpf_probe_read_user_str(record->path.bytes, SK_PATH_BYTES, (void *)user_path);
-    record->path.flags = SK_PATH_ASWRITTEN;
-    if (len > 0) record->path.bytes_len = len - 1;
-    if (len == SK_PATH_BYTES) record->path.flags |= SK_PATH_TRUNCATED;
+    path_written(&record->path, user_path);
     record->old_tid = bpf_get_current_pid_tgid();
     RECORD_END();
     return 0;
@@ -71,12 +72,7 @@ static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs)
     if (fd_view(&view, regs_arg4(regs))) return 0;
     case_view(c, &view);
     c->base.section = SK_SECTION_EXEC;
-    c->base.role = SK_EXEC_MAPPED;
-    object_judge(c, SK_OP_MAP);
-    if (c->base.code == SK_CODE_OK) return 0;
-    case_settle(&c->base);
-    if (c->base.ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
-    return case_finish(&c->base);
+    return exec_map_judge(c);
 }
 
 /* A socket in use: one that was made outside is judged by no cgroup program, and a unix socket by

@@ -56,15 +56,20 @@ static __always_inline int exec_enter(struct task_struct *task, int old_tid, str
     return 0;
 }
 
-static __always_inline int exec_map_refuse(struct file *file, unsigned long prot) {
-    if (!(prot & PROT_EXEC) || !file) return 0;
-    struct sk_path_case *c = case_open(SK_SECTION_EXEC, SK_POWER_REFUSE);
-    if (!c || (file->f_mode & FMODE_BACKING)) return 0;
-    case_file(c, file);
+/* Judges the case's object as code to be mapped. */
+static __always_inline int exec_map_judge(struct sk_path_case *c) {
     c->base.role = SK_EXEC_MAPPED;
     object_judge(c, SK_OP_MAP);
     if (c->base.code == SK_CODE_OK) return 0;
     case_settle(&c->base);
     if (c->base.ring) exec_report(c, bpf_get_current_pid_tgid(), 0);
     return case_finish(&c->base);
+}
+
+static __always_inline int exec_map_refuse(struct file *file, unsigned long prot) {
+    if (!(prot & PROT_EXEC) || !file) return 0;
+    struct sk_path_case *c = case_open(SK_SECTION_EXEC, SK_POWER_REFUSE);
+    if (!c || (file->f_mode & FMODE_BACKING)) return 0;
+    case_file(c, file);
+    return exec_map_judge(c);
 }

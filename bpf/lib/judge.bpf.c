@@ -38,8 +38,7 @@ static __always_inline void settle_power(struct sk_case *c) {
 static __always_inline void settle_condemn(struct sk_case *c, struct sk_state *state) {
     if (c->verdict != SK_VERDICT_KILL_SANDBOX || c->power == SK_POWER_SEE) return;
     if (c->flags & SK_RECORD_OBSERVE) return;
-    if (__sync_val_compare_and_swap(&state->condemned_ns, 0, bpf_ktime_get_boot_ns()) == 0)
-        state->condemned_code = c->code;
+    condemn_state(state, c->code);
 }
 
 /* Whoever shares the descriptor table of a killed opener holds the descriptor too. */

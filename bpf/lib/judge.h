@@ -96,6 +96,12 @@ static __always_inline struct sk_path_case *case_open(__u8 section, __u8 power) 
     return c && (!c->base.entered || c->base.code != SK_CODE_OK) ? c : NULL;
 }
 
+/* The first condemnation counts: its time and its reason stay. */
+static __always_inline void condemn_state(struct sk_state *state, __u32 code) {
+    if (__sync_val_compare_and_swap(&state->condemned_ns, 0, bpf_ktime_get_boot_ns()) == 0)
+        state->condemned_code = code;
+}
+
 static __always_inline bool case_granted(const struct sk_case *c, __u32 grant) {
     return c->grants & (1ULL << grant);
 }

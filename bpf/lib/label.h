@@ -16,9 +16,7 @@
 
 static __always_inline void condemn(__u32 slot, __u32 code) {
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
-    if (!state) return;
-    if (__sync_val_compare_and_swap(&state->condemned_ns, 0, bpf_ktime_get_boot_ns()) == 0)
-        state->condemned_code = code;
+    if (state) condemn_state(state, code);
 }
 
 /* The case of a labelled current task, for records that judge nothing. */

@@ -8,8 +8,6 @@ static __always_inline struct sk_config *config_get(void) {
     return bpf_map_lookup_elem(&config, &zero);
 }
 
-static __always_inline __u64 cgroup_id_of(struct cgroup *cgroup) { return cgroup->kn->id; }
-
 /* The slot of the sandbox at or above this cgroup; 0 = none. */
 static __always_inline __u32 slot_at(struct cgroup *cgroup, __u32 depth, __u64 levels) {
     for (int i = 0; i < SK_MAX_LEVELS; i++) {
