@@ -50,6 +50,8 @@ struct Case {
     bool lasting = false;
     // A kernel may lack this route; then neither run has an effect.
     bool optional = false;
+    // What the trigger says in the instruction after the call. A task beside the caller says "done" whenever it has the bytes.
+    std::string after = "done";
     // A second code that the control run may meet: what comes after, had it not been stopped.
     uint32_t also = 0;
     // Done by another process or program than the trigger: how the trigger ends says nothing.

@@ -64,6 +64,12 @@ void BindElsewhere(World& world) {
     (void)mount(world.Fill("{in}").c_str(), world.Fill("{no}/alias").c_str(), nullptr, MS_BIND, nullptr);
 }
 
+// Another task reads: only the caller's own words tell that it lived.
+Case Lives(Case c) {
+    c.after = "lived";
+    return c;
+}
+
 void NameInFile(World& world) { world.Write("{in}/name", world.Fill("{no}/secret") + std::string(1, '\0')); }
 
 }  // namespace
@@ -89,8 +95,8 @@ std::vector<Case> OpenCases() {
          .policy = {.read = {"{no}", "{no}/**"}}},
         {.operation = Operation::OPEN_DIRECTORY, .name = "open_directory", .args = {"open_directory", "{no}"}, .code = SK_CODE_READ_NOT_ALLOWED},
         Optional(Read(Operation::OPEN_BY_HANDLE, "open_by_handle", {"open_by_handle", "{no}", "secret"})),
-        Read(Operation::OPEN_THREAD_READS, "open_thread_reads", {"open_thread_reads", "{no}/secret"}),
-        Read(Operation::OPEN_SHARED_TABLE, "open_shared_table", {"open_shared_table", "{no}/secret"}),
+        Lives(Read(Operation::OPEN_THREAD_READS, "open_thread_reads", {"open_thread_reads", "{no}/secret"})),
+        Lives(Read(Operation::OPEN_SHARED_TABLE, "open_shared_table", {"open_shared_table", "{no}/secret"})),
         Optional(Read(Operation::OPEN_COMPAT, "open_compat", {"open_compat", "{no}/secret"})),
         Optional(With(Read(Operation::OPEN_IO_URING, "open_io_uring", {"open_io_uring", "{no}/secret", "0"}), {.grants = {"io_uring"}})),
         Optional(With(Read(Operation::OPEN_IO_URING, "open_io_uring_worker", {"open_io_uring", "{no}/secret", "1"}), {.grants = {"io_uring"}})),

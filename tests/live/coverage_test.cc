@@ -151,7 +151,7 @@ void CoverageTest::ExpectCell(const Result& result, Cell cell, bool effect) {
         }
     } else if (cell == Cell::kKilledAfterEffect) {
         EXPECT_TRUE(result.killed()) << result.Describe();
-        EXPECT_FALSE(absl::StrContains(result.output, "done")) << "an instruction after the call; " << result.Describe();
+        EXPECT_FALSE(absl::StrContains(result.output, GetParam().after)) << "an instruction after the call; " << result.Describe();
         ExpectRecord(result, Code(), SK_VERDICT_DENY, SK_OUTCOME_KILLED_AFTER);
         EXPECT_EQ(result.state.tasks, 0) << "somebody lived on";
         if (GetParam().lasting) {

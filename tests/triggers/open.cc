@@ -98,6 +98,7 @@ int OpenWhileThreadReads(Args args) {
         g_spin = false;
         return Refused();
     }
+    Lived();
     pthread_join(thread, nullptr);
     return 0;
 }
@@ -116,6 +117,7 @@ int OpenWhileSharerReads(Args args) {
     if (sharer < 0) return Setup("clone");
     int fd = open(args[0], O_RDONLY);
     int refused = errno;
+    if (fd >= 0) Lived();
     while (fd >= 0 && g_spin) sched_yield();
     kill(sharer, SIGKILL);
     waitpid(sharer, nullptr, 0);

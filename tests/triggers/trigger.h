@@ -28,6 +28,8 @@ struct Trigger {
 
 int Done();
 int Data(const void* bytes, size_t size);
+// Where another task tells of the effect: the caller got to the instruction after the call.
+void Lived();
 // By errno.
 int Refused();
 // For steps before the operation; by errno.

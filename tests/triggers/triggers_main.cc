@@ -22,6 +22,7 @@ int Data(const void* bytes, size_t size) {
     Say("data ", bytes, size, 0);
     return Done();
 }
+void Lived() { Say("lived", "", 0, 0); }
 int Refused() {
     char text[64];
     int length = snprintf(text, sizeof(text), "errno %d %s", errno, strerrorname_np(errno));
