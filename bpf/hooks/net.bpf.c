@@ -43,10 +43,10 @@ __noinline int unix_report(struct sk_path_case *c, __u64 unix_address) {
 }
 
 /* The class of the caller's uid, when the policy has rules by uid; 0 = the rules for all. */
-static __always_inline __u32 uid_class(void *policy, const struct sk_policy_view *view) {
-    if (!(view->flags & SK_POLICY_HAS_UIDS)) return 0;
+static __always_inline __u32 uid_class(const struct sk_policy *policy) {
+    if (!(policy_head(policy)->flags & SK_POLICY_HAS_UIDS)) return 0;
     struct task_struct *task = bpf_get_current_task_btf();
-    __u64 entry = policy_entry(policy, view, sk_word_key((const void *)&keys, SK_KEY_UID, net_uid(task)));
+    __u64 entry = policy_entry(policy, sk_word_key((const void *)&keys, SK_KEY_UID, net_uid(task)));
     return entry ? entry_next(entry) : 0;
 }
 
@@ -55,13 +55,13 @@ static __always_inline bool loopback(const struct sk_address *address) {
     return address->hi == 0 && address->lo == 1;
 }
 
-static __always_inline bool word_listed(void *policy, const struct sk_policy_view *view, __u32 domain, __u64 word) {
-    return policy_entry(policy, view, sk_word_key((const void *)&keys, domain, word)) != 0;
+static __always_inline __u64 word_entry(const struct sk_policy *policy, __u32 domain, __u64 word) {
+    return policy_entry(policy, sk_word_key((const void *)&keys, domain, word));
 }
 
 /* One prefix length: is the masked address listed, with this port or with any? */
-static __always_inline bool prefix_listed(void *policy, const struct sk_policy_view *view, __u32 uid, __u32 index,
-                                          __u32 bits, const struct sk_address *address) {
+static __always_inline bool prefix_listed(const struct sk_policy *policy, __u32 uid, __u32 index, __u32 bits,
+                                          const struct sk_address *address) {
     __u64 hi = address->hi, lo = address->lo;
     if (address->family == AF_INET) {
         lo = bits ? lo & (0xffffffffULL << (32 - bits)) & 0xffffffffULL : 0;
@@ -71,54 +71,51 @@ static __always_inline bool prefix_listed(void *policy, const struct sk_policy_v
     } else {
         lo &= ~0ULL << ((128 - bits) & 63);
     }
-    return policy_entry(policy, view, sk_net_key((const void *)&keys, uid, index, hi, lo, address->port)) ||
-           policy_entry(policy, view, sk_net_key((const void *)&keys, uid, index, hi, lo, 0));
+    return policy_entry(policy, sk_net_key((const void *)&keys, uid, index, hi, lo, address->port)) ||
+           policy_entry(policy, sk_net_key((const void *)&keys, uid, index, hi, lo, 0));
 }
 
 struct sk_prefix_loop {
-    void *policy;
-    struct sk_policy_head *head;
-    struct sk_policy_view view;
+    struct sk_policy policy;
     struct sk_address address;
     __u32 uid;
     __u32 family; /* 4 or 6 */
-    __u32 found;
+    int found;
 };
 
 static int prefix_step(__u32 i, struct sk_prefix_loop *loop) {
-    if (i >= SK_MAX_PREFIXES || i >= loop->head->prefixes) return 1;
-    struct sk_prefix prefix = loop->head->prefix[i];
-    if (prefix.family != loop->family) return 0;
-    loop->found = prefix_listed(loop->policy, &loop->view, loop->uid, i, prefix.bits, &loop->address);
+    const struct sk_policy_head *head = policy_head(&loop->policy);
+    if (i >= SK_MAX_PREFIXES || i >= head->prefixes) return 1;
+    if (head->prefix[i].family != loop->family) return 0;
+    loop->found = prefix_listed(&loop->policy, loop->uid, i, head->prefix[i].bits, &loop->address);
     return loop->found;
 }
 
 __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
     if (!c || !address) return 0;
-    struct sk_prefix_loop loop = {.address = *address, .family = address->family == AF_INET ? 4 : 6};
-    loop.policy = policy_open(c->policy_index, &loop.view);
-    if (!loop.policy) return 0;
-    loop.head = policy_head(loop.policy);
-    if (!loop.head) return 0;
-    if (loopback(address) && (word_listed(loop.policy, &loop.view, SK_KEY_LOOPBACK, address->port) ||
-                              word_listed(loop.policy, &loop.view, SK_KEY_LOOPBACK, 0)))
+    struct sk_prefix_loop loop = {.policy = policy_open(c->policy_index), .address = *address};
+    if (!loop.policy.cells) return 0;
+    if (loopback(address) &&
+        (word_entry(&loop.policy, SK_KEY_LOOPBACK, address->port) || word_entry(&loop.policy, SK_KEY_LOOPBACK, 0)))
         return 1;
-    loop.uid = uid_class(loop.policy, &loop.view);
+    loop.family = address->family == AF_INET ? 4 : 6;
+    loop.uid = uid_class(&loop.policy);
     bpf_loop(SK_MAX_PREFIXES, prefix_step, &loop, 0);
     return loop.found;
 }
 
-/* A sandbox may bind what it may be reached on: a loopback port that the policy lists, a port under
- * SK_KEY_BIND, or port 0, with which the kernel chooses one. */
+/* An entry may hold for loopback addresses alone. */
+static __always_inline bool bind_listed(const struct sk_policy *policy, const struct sk_address *address, __u32 port) {
+    __u64 entry = word_entry(policy, SK_KEY_BIND, port);
+    return entry && (entry_next(entry) == SK_BIND_ANY || loopback(address));
+}
+
+/* A sandbox may bind what it may be reached on, and port 0, with which the kernel chooses one. */
 __noinline int net_bindable(struct sk_case *c, struct sk_address *address) {
     if (!c || !address) return 0;
-    struct sk_policy_view view;
-    void *policy = policy_open(c->policy_index, &view);
-    if (!policy) return 0;
-    if (address->port == 0) return 1;
-    return word_listed(policy, &view, SK_KEY_LOOPBACK, address->port) ||
-           word_listed(policy, &view, SK_KEY_LOOPBACK, 0) || word_listed(policy, &view, SK_KEY_BIND, address->port) ||
-           word_listed(policy, &view, SK_KEY_BIND, 0);
+    struct sk_policy policy = policy_open(c->policy_index);
+    if (!policy.cells) return 0;
+    return address->port == 0 || bind_listed(&policy, address, address->port) || bind_listed(&policy, address, 0);
 }
 
 /* The sandbox by the caller's cgroup: before 6.18 programs of this kind may not ask for task storage.

@@ -28,16 +28,21 @@ struct sk_path_query {
     __u64 leaf_magic;  /* set by path_leaf: of the file system, and the inode's link count (1 if none) */
     __u32 leaf_nlink;
     __u32 race;
-    __u32 pad2;
-    int result;        /* of the loop: SK_PATH_ERR_*, 0, or 1 = the evaluation needs a name */
+    __u32 any_root;    /* in: the path may also start at the root of the mounts, where that is not the sandbox's */
+    __u32 pad3;
+    __u32 leaf_slot;   /* of the leaf's name: not 0 where the leaf is the root of a mount */
+    int result;        /* of the loop: SK_PATH_ERR_*, 0 */
     __u64 hash[SK_PATH_SLOTS];
-    /* the automaton between two steps */
-    __u32 left;        /* slots not yet eaten, leaf = slot 0 */
+    __u64 name[SK_PATH_SLOTS]; /* kernel addresses of the names' bytes, for globs */
+    __u8 len[SK_PATH_SLOTS];
+    /* of the automaton between two components */
     __u32 state;
     __u32 meta;
-    __u8 need;         /* enum sk_eval_need: what stopped the evaluation */
-    __u8 done;         /* globs already tried for this component */
-    __u8 pad[2];
+    __u32 left; /* components not yet eaten; the leaf's is slot 0 */
+    __u32 row;  /* of the byte DFA, and the length of the name that it eats */
+    __u32 name_len;
+    __u32 pad2;
+    __u64 edge; /* entry of the table that the component takes; 0 = none */
 };
 
 /* What the hook can do about the operation that it sees. */
@@ -46,6 +51,7 @@ enum sk_power {
     SK_POWER_KILL = 2,       /* cannot refuse, but a signal comes before the effect (exec) */
     SK_POWER_KILL_AFTER = 3, /* the effect has happened; a signal comes before the next instruction */
     SK_POWER_SEE = 4,        /* can only report */
+    SK_POWER_KILL_ALL = 6,  /* as KILL_AFTER, but what the caller got may be in other hands: the whole sandbox dies */
     SK_POWER_REFUSE_ONLY = 5, /* refuses, and never kills: the kernel asks this on its own account too */
 };
 

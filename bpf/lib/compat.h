@@ -33,6 +33,10 @@ struct dentry___old {
     (dentry_has_shortname() ? bpf_core_field_size(struct dentry___new, d_shortname) \
                             : bpf_core_field_size(struct dentry___old, d_iname))
 
+/* Keeps clang from knowing a value: from proving a loop counter away, which ends in "infinite loop
+ * detected", or from making a branch of arithmetic. */
+#define keep(x) asm volatile("" : "+r"(x))
+
 /* The system call of the registers seen at sys_exit, and its arguments by number. */
 #if defined(__TARGET_ARCH_x86)
 #define regs_call(regs) ((long)(regs)->orig_ax)

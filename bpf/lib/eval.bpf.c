@@ -5,211 +5,139 @@
 #include "bpf/lib/path.h"
 #include "bpf/lib/policy.h"
 
-enum sk_eval_need { SK_NEED_ANYGLOB = 1, SK_NEED_STATE_GLOB = 2 };
-enum sk_eval_done { SK_DONE_ANYGLOB = 1, SK_DONE_STATE_GLOB = 2 };
+/* Loops here are calls of bpf_loop, each of which does several steps: a call and its return cost as
+ * much as a step (13 ns where returns are guarded), and steps that the verifier unrolls cost it too
+ * much, as it follows them once for each size of policies. */
+#define EVAL_STEPS 3
+#define GLOB_WORDS 2
+#define GLOB_PART (GLOB_WORDS * 8)
 
-/* Names outside the automaton: their bits hold wherever they stand. */
-static __always_inline __u32 eval_anyname(void *policy, const struct sk_policy_view *view, __u64 h,
-                                          bool leaf) {
-    __u64 entry = policy_entry(policy, view, edge_key(h, SK_STATE_ANYNAME));
+struct sk_glob {
+    struct sk_policy policy;
+    struct sk_path_query *query;
+    __u64 name;
+};
+
+/* A part of a name through the byte DFA. */
+static int glob_part(__u32 i, struct sk_glob *glob) {
+    const struct sk_policy *policy = &glob->policy;
+    struct sk_path_query *query = glob->query;
+    const __u8 *classes = policy_cell(policy, SK_CLASS_CELL)->classes;
+    __u32 offset = i * GLOB_PART, bytes = query->name_len - offset, row = query->row, first = policy_head(policy)->glob_cell;
+    __u64 words[GLOB_WORDS] = {};
+    if (offset >= query->name_len || !row) return 1;
+    if (bytes > GLOB_PART) bytes = GLOB_PART;
+    keep(bytes);
+    query->result = SK_PATH_ERR_READ;
+    if (bytes > GLOB_PART) return 1;
+    if (bpf_probe_read_kernel(words, bytes, (void *)glob->name + offset)) return 1;
+    query->result = 0;
+    for (int w = 0; w < GLOB_WORDS; w++) {
+        __u64 word = words[w];
+        for (int k = 0; k < 8 && row && (word & 255); k++, word >>= 8)
+            row = policy_cell(policy, first + row)->row[classes[word & 255] & (SK_GLOB_CLASSES - 1)];
+    }
+    query->row = row;
+    return 0;
+}
+
+/* The class of globs that match a component's name, 0 = none, below 0 = unknown. `row` is where the
+ * byte DFA starts. A name that changed since the walk hashed it is found out by the recheck: a rename
+ * bumps the sequence count. Its memory is freed by RCU, not before this program is over. */
+static __always_inline int glob_run(const struct sk_policy *policy, struct sk_path_query *query, __u32 at, __u32 row) {
+    struct sk_glob glob = {.policy = *policy, .query = query, .name = query->name[at]};
+    query->name_len = query->len[at];
+    query->row = row;
+    query->result = 0;
+    bpf_loop(256 / GLOB_PART, glob_part, &glob, 0);
+    if (query->result) return query->result;
+    row = query->row;
+    return row ? policy_cell(policy, policy_head(policy)->glob_cell + row)->row[SK_GLOB_END] : 0;
+}
+
+/* What names outside the automaton add: their bits hold wherever they stand. */
+static __always_inline __u32 entry_bits(__u64 entry, bool leaf) {
     return (entry_meta(entry) | (leaf ? entry_next(entry) : 0)) & SK_VERDICT_MASK;
 }
 
-static __always_inline __u32 eval_needs(__u32 flags, __u32 meta, bool leaf, bool miss, __u32 done) {
-    __u32 need = 0;
-    bool anyglob = (flags & SK_POLICY_ANYGLOB_ALL) || (leaf && (flags & SK_POLICY_ANYGLOB_LEAF));
-    if (anyglob && !(done & SK_DONE_ANYGLOB)) need |= SK_NEED_ANYGLOB;
-    if (miss && (meta & SK_META_GLOB) && !(done & SK_DONE_STATE_GLOB)) need |= SK_NEED_STATE_GLOB;
-    return need;
+static __always_inline bool wants_anyglob(__u32 flags, bool leaf) {
+    return (flags & SK_POLICY_ANYGLOB_ALL) || (leaf && (flags & SK_POLICY_ANYGLOB_LEAF));
 }
 
-struct sk_eval {
-    struct sk_path_query *query;
-    void *policy;
-    struct sk_policy_view view;
-};
+/* What globs say of one component: bits, and the edge of a state that none of its names took. */
+__noinline int eval_globs(struct sk_path_query *query, __u32 slot) {
+    if (!query) return SK_PATH_ERR_READ;
+    struct sk_policy policy = policy_open(query->policy_index);
+    if (!policy.cells) return SK_PATH_ERR_POLICY;
+    const struct sk_policy_head *head = policy_head(&policy);
+    __u32 at = slot_index(slot);
+    bool leaf = at == query->leaf_slot;
+    if (wants_anyglob(head->flags, leaf)) {
+        int glob = glob_run(&policy, query, at, head->anyglob_row);
+        if (glob < 0) return glob;
+        if (glob) query->bits |= entry_bits(policy_entry(&policy, edge_key(SK_HASH_GLOB + glob, SK_STATE_ANYGLOB)), leaf);
+    }
+    if (query->edge || !(query->meta & SK_META_GLOB)) return 0;
+    __u64 start = policy_entry(&policy, edge_key(SK_HASH_GLOB, query->state));
+    int glob = glob_run(&policy, query, at, entry_next(start));
+    if (glob < 0) return glob;
+    if (glob) query->edge = policy_entry(&policy, edge_key(SK_HASH_GLOB + glob, query->state));
+    return 0;
+}
 
-/* One component; 1 = the leaf is reached, or a name's bytes are needed. */
-static int eval_step(__u32 i, struct sk_eval *eval) {
-    struct sk_path_query *query = eval->query;
-    if (query->left == 0) return 1;
-    __u32 at = slot_index(query->left - 1), state = query->state, meta = query->meta, flags = eval->view.flags;
-    __u64 h = query->hash[at], entry = 0;
-    if (!h) {
-        query->left = at;
-        return 0;
+/* One component. State, meta, bits and edge are in the query's memory, where the verifier takes them
+ * for any number: so every component looks alike to it. */
+static __always_inline int eval_step(const struct sk_policy *policy, struct sk_path_query *query, __u32 at) {
+    __u32 flags = policy_head(policy)->flags;
+    __u64 h = query->hash[at];
+    bool leaf = at == query->leaf_slot;
+    if (!h) return 0;
+    if (flags & SK_POLICY_ANYNAME) query->bits |= entry_bits(policy_entry(policy, edge_key(h, SK_STATE_ANYNAME)), leaf);
+    query->edge = query->meta & SK_META_EDGES ? policy_entry(policy, edge_key(h, query->state)) : 0;
+    if (wants_anyglob(flags, leaf) || (query->meta & SK_META_GLOB)) {
+        int rc = eval_globs(query, at);
+        if (rc) return rc;
     }
-    if (!query->done && (flags & SK_POLICY_ANYNAME))
-        query->bits |= eval_anyname(eval->policy, &eval->view, h, at == 0);
-    if (meta & SK_META_EDGES) entry = policy_entry(eval->policy, &eval->view, edge_key(h, state));
-    query->need = eval_needs(flags, meta, at == 0, !entry, query->done);
-    if (query->need) {
-        query->result = 1;
-        return 1;
-    }
-    query->done = 0;
-    query->left = at;
-    if (!entry && (meta & SK_META_STAR))
-        entry = policy_entry(eval->policy, &eval->view, edge_key(SK_HASH_STAR, state));
-    if (entry) {
-        query->state = entry_next(entry);
-        query->meta = entry_meta(entry);
-    } else if (!(meta & SK_META_SELF)) {
+    if (!query->edge && (query->meta & SK_META_STAR)) query->edge = policy_entry(policy, edge_key(SK_HASH_STAR, query->state));
+    if (query->edge) {
+        query->state = entry_next(query->edge);
+        query->meta = entry_meta(query->edge);
+    } else if (!(query->meta & SK_META_SELF)) {
         query->state = SK_STATE_DEAD;
         query->meta = 0;
     }
     return 0;
 }
 
-/* Eats components until the leaf (returns 0) or until a glob needs a name's bytes (returns 1,
- * query->need says which). */
-__noinline int path_eval(struct sk_path_query *query) {
-    if (!query) return SK_PATH_ERR_READ;
-    struct sk_eval eval = {.query = query};
-    eval.policy = policy_open(query->policy_index, &eval.view);
-    if (!eval.policy) return SK_PATH_ERR_POLICY;
-    query->result = 0;
-    bpf_loop(SK_PATH_SLOTS + 1, eval_step, &eval, 0);
-    if (query->result) return 1;
-    query->leaf_meta = query->meta;
-    query->bits = (query->bits | query->meta) & SK_VERDICT_MASK;
-    return 0;
-}
-
-struct sk_glob {
-    void *policy;
-    union sk_cell *classes;
-    __u64 name;
-    __u32 glob_cell;
-    __u32 len;
-    __u32 row;
-    int result;
-};
-
-/* Eight bytes of a name through the byte DFA; 1 = enough. */
-static int glob_step(__u32 i, struct sk_glob *glob) {
-    __u32 offset = i * 8, part = glob->len - offset, row = glob->row;
-    __u64 word = 0;
-    if (offset >= glob->len) return 1;
-    if (part > 8) part = 8;
-    keep(part);
-    glob->result = SK_PATH_ERR_READ;
-    if (part > 8) return 1;
-    if (bpf_probe_read_kernel(&word, part, (void *)glob->name + offset)) return 1;
-    glob->result = SK_PATH_ERR_POLICY;
-    for (int k = 0; k < 8; k++) {
-        __u32 byte = word & 255;
-        word >>= 8;
-        if (!byte) break;
-        union sk_cell *cell = policy_cell(glob->policy, glob->glob_cell + row);
-        if (!cell) return 1;
-        row = cell->row[glob->classes->classes[byte] & (SK_GLOB_CLASSES - 1)];
-        if (!row) break;
-    }
-    glob->row = row;
-    glob->result = 0;
-    return row == 0;
-}
-
-/* The class of globs that match a dentry's name, 0 = none, below 0 = unknown. NAME_MAX is 255. */
-__noinline int glob_run(__u64 dentry, __u32 policy_index, __u32 row) {
-    struct sk_policy_view view;
-    struct sk_glob glob = {.row = row};
-    glob.policy = policy_open(policy_index, &view);
-    if (!glob.policy) return SK_PATH_ERR_POLICY;
-    glob.classes = policy_cell(glob.policy, SK_CLASS_CELL);
-    if (!glob.classes) return SK_PATH_ERR_POLICY;
-    glob.glob_cell = view.glob_cell;
-    struct dentry *from = (struct dentry *)dentry;
-    if (bpf_core_read(&glob.len, sizeof(glob.len), &from->d_name.len) || glob.len > 255) return SK_PATH_ERR_READ;
-    if (bpf_core_read(&glob.name, sizeof(glob.name), &from->d_name.name)) return SK_PATH_ERR_READ;
-    bpf_loop(32, glob_step, &glob, 0);
-    if (glob.result) return glob.result;
-    if (!glob.row) return 0;
-    union sk_cell *cell = policy_cell(glob.policy, view.glob_cell + glob.row);
-    return cell ? cell->row[SK_GLOB_END] : SK_PATH_ERR_POLICY;
-}
-
-static __always_inline int glob_class_entry(void *policy, const struct sk_policy_view *view,
-                                            __u32 glob, __u32 state, __u64 *out) {
-    *out = policy_entry(policy, view, edge_key(SK_HASH_GLOB + glob, state));
-    return *out ? 0 : SK_PATH_ERR_POLICY;
-}
-
-/* Gives the evaluation what it stopped for. A name that changed since the walk hashed it is
- * found out by path_recheck: a rename bumps the sequence count. */
-__noinline int path_glob(struct sk_path_query *query) {
-    if (!query) return SK_PATH_ERR_READ;
-    struct sk_policy_view view;
-    void *policy = policy_open(query->policy_index, &view);
-    if (!policy) return SK_PATH_ERR_POLICY;
-    __u32 at = slot_index(query->left - 1);
-    int rc = path_slot(query, at);
-    if (rc) return rc;
-    __u64 dentry = query->at_dentry;
-    __u64 entry = 0;
-    if (query->need & SK_NEED_ANYGLOB) {
-        int glob = glob_run(dentry, query->policy_index, view.anyglob_row);
-        if (glob < 0) return glob;
-        if (glob > 0) {
-            if (glob_class_entry(policy, &view, glob, SK_STATE_ANYGLOB, &entry)) return SK_PATH_ERR_POLICY;
-            query->bits |= (entry_meta(entry) | (at == 0 ? entry_next(entry) : 0)) & SK_VERDICT_MASK;
-        }
-    }
-    query->done = SK_DONE_ANYGLOB | SK_DONE_STATE_GLOB;
-    if (!(query->need & SK_NEED_STATE_GLOB)) return 0;
-    if (glob_class_entry(policy, &view, 0, query->state, &entry)) return SK_PATH_ERR_POLICY;
-    int glob = glob_run(dentry, query->policy_index, entry_next(entry));
-    if (glob <= 0) return glob;
-    if (glob_class_entry(policy, &view, glob, query->state, &entry)) return SK_PATH_ERR_POLICY;
-    query->state = entry_next(entry);
-    query->meta = entry_meta(entry);
-    query->left = at;
-    query->done = 0;
-    return 0;
-}
-
-struct sk_try {
+struct sk_eval {
+    struct sk_policy policy;
     struct sk_path_query *query;
-    __u32 start_meta;
-    int result;
 };
 
-/* Each component can stop the evaluation at most once. */
-static int glob_level(__u32 i, struct sk_try *try) {
-    try->result = path_glob(try->query);
-    if (!try->result) try->result = path_eval(try->query);
-    return try->result <= 0;
-}
-
-/* One walk, evaluation and recheck; 1 = no race, so enough. */
-static int path_try(__u32 i, struct sk_try *try) {
-    struct sk_path_query *query = try->query;
-    try->result = path_walk(query);
-    if (try->result) return try->result != SK_PATH_ERR_RACE;
-    query->state = SK_STATE_START;
-    query->meta = try->start_meta;
-    query->bits = 0;
-    query->left = query->slots;
-    query->done = 0;
-    try->result = path_eval(query);
-    if (try->result > 0) bpf_loop(SK_PATH_SLOTS, glob_level, try, 0);
-    if (try->result > 0) try->result = SK_PATH_ERR_DEEP;
-    if (!try->result) try->result = path_recheck(query);
-    return try->result != SK_PATH_ERR_RACE;
+static int eval_steps(__u32 i, struct sk_eval *eval) {
+    struct sk_path_query *query = eval->query;
+    for (int k = 0; k < EVAL_STEPS; k++) {
+        __u32 left = *(volatile __u32 *)&query->left;
+        if (!left) return 1;
+        query->left = left - 1;
+        query->result = eval_step(&eval->policy, query, slot_index(left - 1));
+        if (query->result) return 1;
+    }
+    return 0;
 }
 
 /* 0 and query->bits, or an SK_PATH_ERR_*. */
-__noinline int path_query(struct sk_path_query *query) {
+__noinline int path_eval(struct sk_path_query *query) {
     if (!query) return SK_PATH_ERR_READ;
-    struct sk_policy_view view;
-    if (!policy_open(query->policy_index, &view)) return SK_PATH_ERR_POLICY;
-    struct sk_try try = {.query = query, .start_meta = view.start_meta};
-    bpf_loop(SK_PATH_RETRIES, path_try, &try, 0);
-    int rc = try.result;
-    if (rc == SK_PATH_ERR_RACE) count_error(SK_ERROR_WALK_RACE);
-    if (rc == SK_PATH_ERR_DEEP) count_error(SK_ERROR_WALK_DEEP);
-    if (rc == SK_PATH_ERR_READ) count_error(SK_ERROR_WALK_READ);
-    if (rc == SK_PATH_ERR_UNREACHABLE) count_error(SK_ERROR_WALK_UNREACHABLE);
-    return rc;
+    struct sk_eval eval = {.policy = policy_open(query->policy_index), .query = query};
+    if (!eval.policy.cells) return SK_PATH_ERR_POLICY;
+    query->state = SK_STATE_START;
+    query->meta = policy_head(&eval.policy)->start_meta;
+    query->bits = 0;
+    query->left = query->slots;
+    query->result = 0;
+    bpf_loop(SK_PATH_SLOTS / EVAL_STEPS + 1, eval_steps, &eval, 0);
+    query->leaf_meta = query->meta;
+    query->bits = (query->bits | query->meta) & SK_VERDICT_MASK;
+    return query->result;
 }

@@ -41,20 +41,26 @@ struct {
     __type(value, struct sk_config);
 } config SEC(".maps") __weak;
 
-/* Compiled policies. Inner arrays differ in size, hence BPF_F_INNER_MAP, and are frozen. */
-struct sk_policy_map {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_INNER_MAP | BPF_F_RDONLY_PROG);
-    __uint(max_entries, 1);
-    __uint(key_size, sizeof(__u32));
-    __uint(value_size, SK_CELL_BYTES); /* union sk_cell; the linker cannot size a union here */
-};
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-    __uint(max_entries, SK_MAX_POLICIES);
-    __type(key, __u32);
-    __array(values, struct sk_policy_map);
-} policies SEC(".maps") __weak;
+/* Compiled policies, by size. An inner array holds one value; all in a map must be of the same shape
+ * for a look-up to be no call. */
+#define SK_POLICIES(name, cells)                     \
+    struct sk_##name##_map {                         \
+        __uint(type, BPF_MAP_TYPE_ARRAY);            \
+        __uint(map_flags, BPF_F_RDONLY_PROG);        \
+        __uint(max_entries, 1);                      \
+        __uint(key_size, sizeof(__u32));             \
+        __uint(value_size, (cells) * SK_CELL_BYTES); \
+    };                                               \
+    struct {                                         \
+        __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);    \
+        __uint(max_entries, SK_MAX_POLICIES);        \
+        __type(key, __u32);                          \
+        __array(values, struct sk_##name##_map);     \
+    } name SEC(".maps") __weak
+
+SK_POLICIES(policies_small, SK_POLICY_CELLS_SMALL);
+SK_POLICIES(policies_medium, SK_POLICY_CELLS_MEDIUM);
+SK_POLICIES(policies_large, SK_POLICY_CELLS_LARGE);
 
 /* Three rings, so that a flood of telemetry cannot push out a violation, nor violations the end
  * of a sandbox. Sizes are set before load; these are the defaults. */
@@ -93,9 +99,10 @@ struct {
     __type(value, __u64);
 } firsts SEC(".maps") __weak;
 
-/* Violations of one (slot, code) in the running second. */
+/* Violations of one (slot, generation, code) in the running second. */
 struct sk_rate_key {
     __u32 slot;
+    __u32 generation;
     __u32 code;
 };
 struct sk_rate {

@@ -26,14 +26,10 @@ enum {
     SK_PATH_ERR_POLICY = -5,
 };
 
-/* Global functions, so that each is verified once and not once for each hook. */
+/* Global functions, so that each is verified once and not once for each hook.
+ * path_query: 0 and query->bits, or an SK_PATH_ERR_*. */
 int path_query(struct sk_path_query *query);
-int path_walk(struct sk_path_query *query);
 int path_eval(struct sk_path_query *query);
-int path_glob(struct sk_path_query *query);
-int path_recheck(struct sk_path_query *query);
-/* query->at_dentry = the dentry that the walk had in slot `at`. */
-int path_slot(struct sk_path_query *query, __u32 at);
 __u64 file_of_fd(__u32 fd);
 /* What a verdict needs of an open file. */
 struct sk_file_view {
@@ -46,6 +42,17 @@ struct sk_file_view {
 };
 /* Of a descriptor of the current task; below 0 = there is none. */
 int fd_view(struct sk_file_view *out, __u32 fd);
+/* What a verdict needs of a socket. */
+struct sk_socket_view {
+    __u64 sk;
+    __u64 cgroup; /* in which it was made */
+    __u16 family;
+    __u16 type;
+    __u16 protocol;
+    __u16 pad;
+};
+/* Of a descriptor of the current task; below 0 = it is none of a socket. */
+int fd_socket(struct sk_socket_view *out, __u32 fd);
 /* Sets query->leaf_magic and leaf_nlink. */
 int path_leaf(struct sk_path_query *query);
 /* The hash of up to 255 bytes of kernel memory; 0 when they cannot be read. */
@@ -62,6 +69,4 @@ int path_record(struct sk_path *out, struct sk_path_query *query);
         asm volatile("if %0 < " SK_STRING(SK_PATH_SLOTS) " goto +1; %0 = 0;" : "+r"(index_)); \
         index_;                                                                            \
     })
-/* Keeps clang from proving a loop counter away, which ends in "infinite loop detected". */
-#define keep(x) asm volatile("" : "+r"(x))
 #define compiler_barrier() asm volatile("" ::: "memory")

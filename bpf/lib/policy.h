@@ -3,56 +3,66 @@
 #pragma once
 #include "bpf/lib/errors.h"
 
-/* The few numbers of the head that a look-up needs, copied once. */
-struct sk_policy_view {
-    __u32 flags;
-    __u32 edge_cell;
-    __u32 edge_mask;
-    __u32 glob_cell;
-    __u32 start_meta;
-    __u32 anyglob_row;
+/* `last` is a constant in each of the three branches of policy_open: what the verifier needs to know
+ * of the value's size. */
+struct sk_policy {
+    const union sk_cell *cells; /* NULL = no policy at this index */
+    __u64 last;                 /* cells - 1; 64 bits, so that a copy of it is still a constant */
 };
 
-static __always_inline union sk_cell *policy_cell(void *policy, __u32 index) {
-    return bpf_map_lookup_elem(policy, &index);
-}
+/* The different comments keep clang from joining the three look-ups: of an instruction that is
+ * reached with more than one map, the verifier makes an indirect call. */
+#define policy_from(map, size)                                          \
+    ({                                                                  \
+        void *inner_ = bpf_map_lookup_elem(&map, &place);               \
+        asm volatile("# " #map);                                        \
+        policy.cells = inner_ ? bpf_map_lookup_elem(inner_, &zero) : NULL; \
+        asm volatile("# " #map);                                        \
+        policy.last = (size)-1;                                         \
+    })
 
-static __always_inline void *policy_map(__u32 index) { return bpf_map_lookup_elem(&policies, &index); }
-
-static __always_inline struct sk_policy_head *policy_head(void *policy) {
-    union sk_cell *cell = policy_cell(policy, SK_HEAD_CELL);
-    return cell ? &cell->head : NULL;
-}
-
-/* The map of a policy, NULL when there is none at this index. */
-static __always_inline void *policy_open(__u32 index, struct sk_policy_view *view) {
-    void *policy = policy_map(index);
-    if (!policy) return NULL;
-    struct sk_policy_head *head = policy_head(policy);
-    if (!head) return NULL;
-    view->flags = head->flags;
-    view->edge_cell = head->edge_cell;
-    view->edge_mask = head->edge_mask;
-    view->glob_cell = head->glob_cell;
-    view->start_meta = head->start_meta;
-    view->anyglob_row = head->anyglob_row;
+static __always_inline struct sk_policy policy_open(__u32 index) {
+    struct sk_policy policy = {};
+    __u32 zero = 0, place = index & (SK_MAX_POLICIES - 1);
+    switch (index / SK_MAX_POLICIES) {
+        case SK_POLICY_SMALL: policy_from(policies_small, SK_POLICY_CELLS_SMALL); break;
+        case SK_POLICY_MEDIUM: policy_from(policies_medium, SK_POLICY_CELLS_MEDIUM); break;
+        case SK_POLICY_LARGE: policy_from(policies_large, SK_POLICY_CELLS_LARGE); break;
+    }
     return policy;
+}
+
+static __always_inline const struct sk_policy_head *policy_head(const struct sk_policy *policy) {
+    return &policy->cells[SK_HEAD_CELL].head;
+}
+
+/* Masked, not checked: the compiler made the index. */
+static __always_inline const union sk_cell *policy_cell(const struct sk_policy *policy, __u32 index) {
+    return &policy->cells[index & policy->last];
 }
 
 static __always_inline __u64 edge_key(__u64 h, __u32 state) {
     return (h ^ ((__u64)state * SK_EDGE_SPREAD)) * keys.k1;
 }
 
-/* The entry under a key as meta << 32 | next, 0 on a miss. By value and without an early exit: the
- * verifier then follows one state from here, not one for each of the four places. */
-static __always_inline __u64 policy_entry(void *policy, const struct sk_policy_view *view, __u64 key) {
-    __u32 bucket = sk_bucket(key) & view->edge_mask;
-    union sk_cell *cell = policy_cell(policy, view->edge_cell + bucket / SK_BUCKETS_PER_CELL);
-    if (!cell) return 0;
-    struct sk_entry *entries = cell->bucket[bucket % SK_BUCKETS_PER_CELL];
+/* All ones when the two are equal, else 0: without a branch, which BPF makes of every comparison. */
+static __always_inline __u64 mask_equal(__u64 a, __u64 b) {
+    __u64 differ = a ^ b;
+    differ |= -differ;
+    keep(differ);
+    return ~(__u64)((__s64)differ >> 63);
+}
+
+/* The entry under a key as meta << 32 | next, 0 on a miss. By value and without a branch: the verifier
+ * then follows one state from here, not one for each of the four places. */
+static __always_inline __u64 policy_entry(const struct sk_policy *policy, __u64 key) {
+    const struct sk_policy_head *head = policy_head(policy);
+    __u32 bucket = sk_bucket(key) & head->edge_mask;
+    const struct sk_entry *entries =
+        policy_cell(policy, head->edge_cell + bucket / SK_BUCKETS_PER_CELL)->bucket[bucket % SK_BUCKETS_PER_CELL];
     __u64 found = 0;
     for (int i = 0; i < SK_ENTRIES_PER_BUCKET; i++)
-        if (entries[i].key == key) found = *(__u64 *)&entries[i].next;
+        found |= *(__u64 *)&entries[i].next & mask_equal(entries[i].key, key);
     return found;
 }
 #define entry_next(entry) ((__u32)(entry))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /* Leaf to root: the hashes of a path's components, and the proof that they belong together. */
 #include "bpf/lib/dentry.h"
+#include "bpf/lib/errors.h"
 
 static __always_inline __u64 hash_word(__u64 h, __u64 word) {
     return __builtin_bswap64((h ^ word) * keys.k1) * keys.k2;
@@ -39,11 +40,6 @@ __noinline __u64 hash_long(__u64 name, __u32 len) {
     return h;
 }
 
-static __always_inline __u64 hash_view(const struct sk_dentry_view *view, __u64 dentry) {
-    if (view->len < dentry_inline_size()) return hash_inline(view);
-    return hash_long(dentry_name(dentry), view->len);
-}
-
 struct sk_loop {
     struct sk_path_query *query;
     struct sk_path *out;
@@ -68,94 +64,119 @@ static __always_inline bool cursor_cross(struct sk_path_query *query) {
     return true;
 }
 
-/* One level of path_walk; 1 = enough. */
-static int walk_step(__u32 i, struct sk_loop *loop) {
-    struct sk_path_query *query = loop->query;
-    __u32 at = slot_index(i);
+enum { STEP_ON = 0, STEP_ENOUGH = 1 };
+
+/* One level of the walk. */
+static __always_inline int walk_step(struct sk_path_query *query, __u32 at) {
     __u64 dentry = query->at_dentry;
     if (dentry == query->root_dentry) {
         query->slots = at;
         query->result = query->race ? SK_PATH_ERR_RACE : 0;
-        return 1;
+        return STEP_ENOUGH;
     }
     if (dentry == query->at_top) {
         query->hash[at] = 0;
-        if (cursor_cross(query)) return 0;
-        query->result = SK_PATH_ERR_UNREACHABLE;
-        return 1;
+        if (query->leaf_slot == at) query->leaf_slot = at + 1;
+        if (cursor_cross(query)) return STEP_ON;
+        query->slots = at;
+        query->result = !query->any_root ? SK_PATH_ERR_UNREACHABLE : query->race ? SK_PATH_ERR_RACE : 0;
+        return STEP_ENOUGH;
     }
     struct sk_dentry_view view;
     query->result = SK_PATH_ERR_READ;
-    if (dentry_load(&view, dentry)) return 1;
+    if (dentry_load(&view, dentry)) return STEP_ENOUGH;
     if (view.parent == dentry) {
         query->result = SK_PATH_ERR_UNREACHABLE;
-        return 1;
+        return STEP_ENOUGH;
     }
-    __u64 h = hash_view(&view, dentry);
-    if (!h) return 1;
+    bool stored_inline = view.len < dentry_inline_size();
+    __u64 name = stored_inline ? dentry + dentry_inline_offset() : dentry_name(dentry);
+    __u64 h = stored_inline ? hash_inline(&view) : hash_long(name, view.len);
+    if (!h) return STEP_ENOUGH;
     compiler_barrier();
     query->race |= (view.seq & 1) | (view.seq ^ dentry_seq(dentry));
     query->at_print = query->at_print * 5 + view.seq;
     query->hash[at] = h;
+    query->name[at] = name;
+    query->len[at] = view.len;
     query->path_hash = (query->path_hash ^ h) * SK_EDGE_SPREAD;
     query->at_dentry = view.parent;
     query->result = SK_PATH_ERR_DEEP;
+    return STEP_ON;
+}
+
+/* A call of bpf_loop and its return cost as much as a level (13 ns where returns are guarded): so each
+ * does several levels. All levels in one are too many instructions for the verifier. */
+#define LOOP_STEPS 4
+
+static int walk_steps(__u32 i, struct sk_loop *loop) {
+    for (__u32 k = 0; k < LOOP_STEPS; k++)
+        if (walk_step(loop->query, slot_index(i * LOOP_STEPS + k)) == STEP_ENOUGH) return 1;
     return 0;
 }
 
-__noinline int path_walk(struct sk_path_query *query) {
-    if (!query) return SK_PATH_ERR_READ;
+static __always_inline int path_walk(struct sk_path_query *query) {
     struct sk_loop loop = {.query = query};
     cursor_start(query, SK_PATH_ERR_DEEP);
     query->path_hash = 0;
-    bpf_loop(SK_PATH_SLOTS, walk_step, &loop, 0);
+    query->leaf_slot = 0;
+    bpf_loop(SK_PATH_SLOTS / LOOP_STEPS, walk_steps, &loop, 0);
     query->fingerprint = query->at_print;
     return query->result;
 }
 
-static int recheck_step(__u32 i, struct sk_loop *loop) {
-    struct sk_path_query *query = loop->query;
+static __always_inline int recheck_step(struct sk_path_query *query) {
     __u64 dentry = query->at_dentry;
-    if (dentry == query->root_dentry) return 1;
+    if (dentry == query->root_dentry) return STEP_ENOUGH;
     if (dentry == query->at_top) {
-        if (cursor_cross(query)) return 0;
-        query->result = SK_PATH_ERR_UNREACHABLE;
-        return 1;
+        if (cursor_cross(query)) return STEP_ON;
+        query->result = query->any_root ? 0 : SK_PATH_ERR_UNREACHABLE;
+        return STEP_ENOUGH;
     }
     query->at_print = query->at_print * 5 + dentry_seq(dentry);
     query->at_dentry = dentry_parent(dentry);
+    return STEP_ON;
+}
+
+static int recheck_steps(__u32 i, struct sk_loop *loop) {
+    for (__u32 k = 0; k < LOOP_STEPS; k++)
+        if (recheck_step(loop->query) == STEP_ENOUGH) return 1;
     return 0;
 }
 
 /* The second look at the sequence counts: all as in the walk means that every (name, parent)
  * pair was valid at one instant between the two. */
-__noinline int path_recheck(struct sk_path_query *query) {
-    if (!query) return SK_PATH_ERR_READ;
+static __always_inline int path_recheck(struct sk_path_query *query) {
     struct sk_loop loop = {.query = query};
     cursor_start(query, 0);
-    bpf_loop(SK_PATH_SLOTS, recheck_step, &loop, 0);
+    bpf_loop(SK_PATH_SLOTS / LOOP_STEPS, recheck_steps, &loop, 0);
     if (query->result) return query->result;
     return query->at_print == query->fingerprint ? 0 : SK_PATH_ERR_RACE;
 }
 
-static int slot_step(__u32 i, struct sk_loop *loop) {
-    struct sk_path_query *query = loop->query;
-    if (query->at_dentry != query->at_top) {
-        query->at_dentry = dentry_parent(query->at_dentry);
-        return 0;
-    }
-    if (cursor_cross(query)) return 0;
-    query->result = SK_PATH_ERR_UNREACHABLE;
-    return 1;
+struct sk_try {
+    struct sk_path_query *query;
+    int result;
+};
+
+/* One walk, evaluation and recheck; 1 = no race, so enough. */
+static int path_try(__u32 i, struct sk_try *try) {
+    try->result = path_walk(try->query);
+    if (!try->result) try->result = path_eval(try->query);
+    if (!try->result) try->result = path_recheck(try->query);
+    return try->result != SK_PATH_ERR_RACE;
 }
 
-/* query->at_dentry = what the walk had in slot `at`. */
-__noinline int path_slot(struct sk_path_query *query, __u32 at) {
+__noinline int path_query(struct sk_path_query *query) {
     if (!query) return SK_PATH_ERR_READ;
-    struct sk_loop loop = {.query = query};
-    cursor_start(query, 0);
-    bpf_loop(slot_index(at), slot_step, &loop, 0);
-    return query->result;
+    struct sk_try try = {.query = query};
+    bpf_loop(SK_PATH_RETRIES, path_try, &try, 0);
+    int rc = try.result;
+    if (rc == SK_PATH_ERR_RACE) count_error(SK_ERROR_WALK_RACE);
+    if (rc == SK_PATH_ERR_DEEP) count_error(SK_ERROR_WALK_DEEP);
+    if (rc == SK_PATH_ERR_READ) count_error(SK_ERROR_WALK_READ);
+    if (rc == SK_PATH_ERR_UNREACHABLE) count_error(SK_ERROR_WALK_UNREACHABLE);
+    return rc;
 }
 
 /* Appends one component to a record's path. 0 = it fitted. */
@@ -241,6 +262,35 @@ __noinline int fd_view(struct sk_file_view *out, __u32 fd) {
     out->mode = BPF_CORE_READ(file, f_mode);
     out->flags = BPF_CORE_READ(file, f_flags);
     out->kind = BPF_CORE_READ(file, f_inode, i_mode) & 0170000;
+    return 0;
+}
+
+__noinline int fd_socket(struct sk_socket_view *out, __u32 fd) {
+    if (!out) return -1;
+    if (has_rdonly_cast()) {
+        struct fdtable *table = bpf_get_current_task_btf()->files->fdt;
+        if (fd >= table->max_fds) return -1;
+        struct file *file = cast_to(kiocb, table->fd + fd)->ki_filp;
+        if (!file || (file->f_inode->i_mode & 0170000) != 0140000) return -1;
+        struct sock *sk = cast_to(socket, file->private_data)->sk;
+        if (!sk) return -1;
+        out->sk = (__u64)sk;
+        out->cgroup = (__u64)sk->sk_cgrp_data.cgroup;
+        out->family = sk->__sk_common.skc_family;
+        out->type = sk->sk_type;
+        out->protocol = sk->sk_protocol;
+        return 0;
+    }
+    struct file *file = (struct file *)file_of_fd(fd);
+    if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & 0170000) != 0140000) return -1;
+    struct socket *sock = BPF_CORE_READ(file, private_data);
+    struct sock *sk = BPF_CORE_READ(sock, sk);
+    if (!sk) return -1;
+    out->sk = (__u64)sk;
+    out->cgroup = (__u64)BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+    out->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+    out->type = BPF_CORE_READ(sk, sk_type);
+    out->protocol = BPF_CORE_READ(sk, sk_protocol);
     return 0;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /* A compiled policy as the kernel reads it.
  *
- * Shape: one BPF ARRAY of 256-byte cells, frozen before it is published, so neither a
- * sandbox nor a stray writer can change a verdict that is being taken. Indices below count
- * cells from 0.
+ * Shape: 256-byte cells, the one value of a BPF ARRAY that is frozen before it is published, so
+ * neither a sandbox nor a stray writer can change a verdict that is being taken. Indices below
+ * count cells from 0.
  *
  *   cell 0                              struct sk_policy_head
  *   cell 1                              byte classes: class of each byte value, for globs
@@ -27,8 +27,13 @@
 #define SK_GLOB_CLASSES 128
 /* Column of a glob row that holds the result at the end of the name. */
 #define SK_GLOB_END (SK_GLOB_CLASSES - 1)
-/* 30,000 states and their edges at 50 % load; a policy beyond it is refused by the compiler. */
-#define SK_POLICY_MAX_CELLS (1 << 16)
+/* The kernel keeps a table as one value of a map, so that a verdict reads it without a call. Values
+ * of one map are all of one size: 64 KiB holds shipped policies, 512 KiB 1,000 patterns, and 4 MiB is
+ * the largest value that 6.1 takes (KMALLOC_MAX_SIZE). The compiler refuses a policy beyond it. */
+#define SK_POLICY_CELLS_SMALL (1 << 8)
+#define SK_POLICY_CELLS_MEDIUM (1 << 11)
+#define SK_POLICY_CELLS_LARGE (1 << 14)
+#define SK_POLICY_MAX_CELLS SK_POLICY_CELLS_LARGE
 #define SK_GLOB_MAX_ROWS 16384
 /* Path components plus mount crossings that a verdict looks at; deeper paths are denied.
  * Real trees stay under 16; the bound keeps the verifier's walk finite. */

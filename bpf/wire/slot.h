@@ -6,9 +6,12 @@
 
 /* Sandboxes on a node; slot 0 is never used, so a zeroed label means none. */
 #define SK_MAX_SLOTS 4097
-/* Compiled policies at once: one for each sandbox, and as many again so that every one of
- * them can be swapped without waiting for the grace period of an index. */
+/* Compiled policies of one size at once: one for each sandbox, and as many again so that every one
+ * of them can be swapped without waiting for the grace period of an index. */
 #define SK_MAX_POLICIES 8192
+/* A policy index is size * SK_MAX_POLICIES + place in the map of that size. */
+enum sk_policy_size { SK_POLICY_SMALL = 0, SK_POLICY_MEDIUM = 1, SK_POLICY_LARGE = 2, SK_POLICY_SIZES = 3 };
+#define SK_NO_POLICY (SK_POLICY_SIZES * SK_MAX_POLICIES)
 /* Levels of the cgroup tree at which sandboxes are looked for by ancestor. Systemd's deepest
  * pod path has 6; beyond 24 the kernel itself refuses in practice. */
 #define SK_MAX_CGROUP_LEVEL 24
@@ -42,7 +45,7 @@ struct sk_slot {
     __u64 root_dentry;  /* kernel address of the dentry that is "/" inside: where paths start */
     __u32 generation;   /* 1..; grows each time the slot is used again */
     __u32 state;        /* enum sk_slot_state */
-    __u32 policy_index; /* into map `policies`; read once per verdict */
+    __u32 policy_index; /* read once per verdict */
     __u32 cgroup_level; /* of cgroup_id, root = 0 */
 };
 

@@ -53,7 +53,7 @@ Status Machine::Fill() {
     SK_RETURN_IF_ERROR(
         NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("config"), &zero, &config, BPF_ANY),
                        "write the configuration map"));
-    policies_ = std::make_unique<kernel::PolicyMaps>(programs_->MapFd("policies"));
+    policies_ = std::make_unique<kernel::PolicyMaps>(kernel::PolicyMaps::OuterFds{programs_->MapFd("policies_small"), programs_->MapFd("policies_medium"), programs_->MapFd("policies_large")});
     SK_ASSIGN_OR_RETURN(kernel::Slots slots, kernel::Slots::Create(programs_.get()));
     slots_ = std::make_unique<kernel::Slots>(std::move(slots));
     SK_ASSIGN_OR_RETURN(

@@ -18,7 +18,9 @@ StatusOr<std::unique_ptr<KernelMatcher>> KernelMatcher::Create(const sk_hash_key
     rodata->keys.seed = keys.seed;
     SK_RETURN_IF_ERROR(NegErrnoStatus(selftest__load(matcher->object_), "load the selftest programs"));
     matcher->program_fd_ = bpf_program__fd(matcher->object_->progs.selftest_path);
-    matcher->policies_ = std::make_unique<kernel::PolicyMaps>(bpf_map__fd(matcher->object_->maps.policies));
+    matcher->policies_ = std::make_unique<kernel::PolicyMaps>(kernel::PolicyMaps::OuterFds{
+        bpf_map__fd(matcher->object_->maps.policies_small), bpf_map__fd(matcher->object_->maps.policies_medium),
+        bpf_map__fd(matcher->object_->maps.policies_large)});
     return matcher;
 }
 

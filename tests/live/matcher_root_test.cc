@@ -196,6 +196,10 @@ TEST_F(MatcherTest, MountOnTheLeafAndMountOnMount) {
     ASSERT_TRUE(fd.ok());
     EXPECT_TRUE(Reads(fd->get(), index));
     EXPECT_EQ(Ask(fd->get(), index).slots, 4u);
+    // The leaf's name stands above the crossings: rules that look at the last name alone find it there.
+    EXPECT_FALSE(Reads(fd->get(), Publish({Allow("/**"), Deny("**/b")})));
+    EXPECT_FALSE(Reads(fd->get(), Publish({Allow("/**"), Deny("**/b*")})));
+    EXPECT_TRUE(Reads(fd->get(), Publish({Allow("/**"), Deny("**/a")}))) << "a directory above is not the leaf";
 }
 
 TEST_F(MatcherTest, OverlayFileIsJudgedByTheViewAbove) {

@@ -1,6 +1,7 @@
-// Compiled policies in the kernel: one frozen inner array for each different content.
+// Compiled policies in the kernel: one frozen inner array for each different content, in the map of its size.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "bpf/wire/policy.h"
+#include "bpf/wire/slot.h"
 #include "userspace/base/fd.h"
 #include "userspace/base/status.h"
 
@@ -22,19 +24,20 @@ namespace stockade::kernel {
 // Not thread-safe.
 class PolicyMaps {
   public:
-    // `outer_fd`: map of maps, of the caller's; must outlive this.
-    explicit PolicyMaps(int outer_fd) : outer_fd_(outer_fd) {}
+    // By enum sk_policy_size: maps of maps, of the caller's; must outlive this.
+    using OuterFds = std::array<int, SK_POLICY_SIZES>;
+    explicit PolicyMaps(const OuterFds& outer_fds) : outer_fds_(outer_fds) {}
 
-    // kResourceExhausted when every index is in use, kInvalidArgument for a malformed table.
+    // kResourceExhausted when every index of the size is in use, kInvalidArgument for a malformed table.
     StatusOr<uint32_t> Acquire(std::span<const union sk_cell> cells);
     // Another user of an index that Acquire gave, or that an earlier agent had in use.
     void AddUser(uint32_t index) { users_[index]++; }
     Status Release(uint32_t index);
 
   private:
-    StatusOr<uint32_t> FreeIndex() const;
+    StatusOr<uint32_t> FreeIndex(uint32_t size) const;
 
-    int outer_fd_;
+    OuterFds outer_fds_;
     std::map<std::string, uint32_t> index_of_;  // SHA-256 of the cells -> index
     std::map<uint32_t, int> users_;             // published index -> slots that use it
 };

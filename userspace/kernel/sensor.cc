@@ -98,7 +98,7 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     sensor->keys_ = load.keys;
     SK_ASSIGN_OR_RETURN(sensor->programs_, Programs::Load(load));
     SK_RETURN_IF_ERROR(sensor->KeepKeys());
-    sensor->policies_ = std::make_unique<PolicyMaps>(sensor->programs_->MapFd("policies"));
+    sensor->policies_ = std::make_unique<PolicyMaps>(PolicyMaps::OuterFds{sensor->programs_->MapFd("policies_small"), sensor->programs_->MapFd("policies_medium"), sensor->programs_->MapFd("policies_large")});
     SK_ASSIGN_OR_RETURN(Slots slots, Slots::Create(sensor->programs_.get()));
     sensor->slots_ = std::make_unique<Slots>(std::move(slots));
     for (const LiveSlot& live : sensor->slots_->Live()) sensor->policies_->AddUser(live.slot.policy_index);

@@ -205,7 +205,7 @@ Status Slots::Free(const SlotRef& ref) {
                    .root_dentry = 0,
                    .generation = ref.generation,
                    .state = SK_SLOT_FREE,
-                   .policy_index = SK_MAX_POLICIES,
+                   .policy_index = SK_NO_POLICY,
                    .cgroup_level = 0};
     SK_RETURN_IF_ERROR(
         NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("slots"), &ref.slot, &slot, BPF_EXIST), "free the slot"));

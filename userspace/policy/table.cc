@@ -8,8 +8,8 @@
 namespace stockade::policy {
 namespace {
 
-// sk_bucket() has 16 bits.
-constexpr uint32_t kMaxBuckets = 1 << 16;
+// Half of the largest policy; the other half is for globs.
+constexpr uint32_t kMaxBuckets = SK_POLICY_CELLS_LARGE * SK_BUCKETS_PER_CELL / 2;
 // Numbers tried for one state before the table grows: a state that fits with probability 1/2
 // fails all of them once in 2^64 policies.
 constexpr int kTries = 64;
