@@ -2,7 +2,7 @@
 /* What may be executed, and what may be mapped as code. */
 #include "bpf/lib/exec.h"
 
-__noinline int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 with_argv) {
+__noinline int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 argc) {
     if (!c) return 0;
     RECORD_BEGIN(exec, EXEC, &c->base);
     path_fill(&record->path, c);
@@ -11,7 +11,8 @@ __noinline int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 with_arg
     record->parent_start_boot_ns = BPF_CORE_READ(task, real_parent, group_leader, start_boottime);
     record->old_tid = old_tid;
     record->role = c->base.role;
-    if (with_argv) {
+    if (argc) {
+        record->argc = argc;
         unsigned long start = BPF_CORE_READ(task, mm, arg_start);
         __u64 len = BPF_CORE_READ(task, mm, arg_end) - start;
         record->argv_truncated = len > SK_ARGV_BYTES;
@@ -55,5 +56,5 @@ int BPF_PROG(exec_map, struct file *file, unsigned long reqprot, unsigned long p
 SEC("lsm/file_mprotect")
 int BPF_PROG(exec_mprotect, struct vm_area_struct *vma, unsigned long reqprot, unsigned long prot, int ret) {
     if (ret) return ret;
-    return exec_map_refuse(vma->vm_file, prot | reqprot);
+    return exec_protect_refuse(vma->vm_file, prot | reqprot);
 }

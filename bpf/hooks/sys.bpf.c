@@ -47,7 +47,7 @@ static __always_inline bool sys_home(struct sk_task *mine, struct task_struct *t
 static __always_inline bool sys_ends(struct sk_task *mine, struct task_struct *task, struct sk_config *conf) {
     __u32 slot = mine->label.slot, generation = mine->label.generation & SK_GENERATION_MASK;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
-    bool ends = !state || state->condemned_ns || (mine->label.generation & SK_LABEL_DOOMED) ||
+    bool ends = !state || !slot_is(slot, generation) || state->condemned_ns || (mine->label.generation & SK_LABEL_DOOMED) ||
                 (state->dooms && files_doomed(task, slot, generation));
     if (!ends && !sys_home(mine, task, conf)) {
         case_fill(&mine->scratch.base, slot, mine->label.generation, SK_SECTION_ESCAPE, SK_POWER_KILL_AFTER);
@@ -57,17 +57,21 @@ static __always_inline bool sys_ends(struct sk_task *mine, struct task_struct *t
     return ends;
 }
 
-static __always_inline int sys_open(struct sk_path_case *c, __u32 fd) {
+static __always_inline int sys_open(struct sk_path_case *c, __u32 fd, __u64 path) {
     struct sk_file_view view = {};
-    if (fd_view(&view, fd)) {
-        count_error(SK_ERROR_FD_READ);
-        return 0;
-    }
-    return file_opened(c, &view);
+    if (!fd_view(&view, fd)) return file_opened(c, &view);
+    /* Closed by a sharer of the table, which may have a duplicate of what nobody has judged. */
+    count_error(SK_ERROR_FD_READ);
+    c->base.code = SK_CODE_PATH_UNKNOWN;
+    c->base.op = SK_FILE_OPEN_READ;
+    c->base.flags |= SK_RECORD_UNVERIFIED;
+    case_settle(&c->base);
+    if (c->base.ring) written_report(&c->base, path, 0);
+    return case_finish(&c->base);
 }
 
 static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs) {
-    if (!(regs_arg2(regs) & PROT_EXEC) || (__s32)regs_arg4(regs) < 0) return 0;
+    if (!(regs_arg2(regs) & PROT_EXEC) || (regs_arg3(regs) & MAP_ANONYMOUS) || (__s32)regs_arg4(regs) < 0) return 0;
     struct sk_file_view view = {};
     if (fd_view(&view, regs_arg4(regs))) return 0;
     case_view(c, &view);
@@ -76,27 +80,26 @@ static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs)
 }
 
 /* A socket in use: one that was made outside is judged by no cgroup program, and a unix socket by
- * none at all before 6.7. The effect has happened; the descriptor does not live to a second one. */
-static __always_inline int sys_socket(struct sk_path_case *c, struct sk_call call, __u32 fd) {
-    struct sk_file_view view = {};
-    if (fd_view(&view, fd) || view.kind != S_IFSOCK) return 0;
-    struct file *file = (struct file *)file_of_fd(fd);
-    struct socket *sock = BPF_CORE_READ(file, private_data);
-    struct sock *sk = BPF_CORE_READ(sock, sk);
-    __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
-    c->base.section = SK_SECTION_NETWORK;
-    if (family == AF_UNIX) {
-        struct unix_sock *mine = (struct unix_sock *)sk;
-        struct sock *peer = BPF_CORE_READ(mine, peer);
-        if (call.op != SK_NET_CONNECT || !peer || unix_listener_slot(sk, peer) == c->base.slot) return 0;
+ * none at all. The effect has happened, and the socket may be in the hands of others. */
+static __always_inline int sys_socket(struct sk_task *mine, struct sk_call call, __u32 fd) {
+    struct sk_socket_view view = {};
+    if (fd_socket(&view, fd)) return 0;
+    bool inet = view.family == AF_INET || view.family == AF_INET6;
+    if (inet ? view.cgroup == mine->cgroup : view.family != AF_UNIX || call.op != SK_NET_CONNECT) return 0;
+    struct sk_path_case *c = &mine->scratch;
+    struct sock *sk = (struct sock *)view.sk;
+    case_fill(&c->base, mine->label.slot, mine->label.generation, SK_SECTION_NETWORK, SK_POWER_KILL_ALL);
+    if (!inet) {
+        struct unix_sock *unix = (struct unix_sock *)sk;
+        struct sock *peer = BPF_CORE_READ(unix, peer);
+        if (!peer || unix_listener_slot(sk, peer) == c->base.slot) return 0;
         return unix_judge_named(c, peer, call.op);
     }
-    if (family != AF_INET && family != AF_INET6) return 0;
     if (socket_slot(sk) == c->base.slot || case_granted(&c->base, SK_GRANT_SOCKET_RECEIVE)) return 0;
-    struct sk_address none = {.family = family};
+    struct sk_address none = {.family = view.family};
     c->base.op = call.op;
     c->base.code = SK_CODE_SOCKET_RECEIVED;
-    return net_settle_lsm(&c->base, &none, type_protocol(BPF_CORE_READ(sk, sk_type), BPF_CORE_READ(sk, sk_protocol)));
+    return net_settle_lsm(&c->base, &none, type_protocol(view.type, view.protocol));
 }
 
 /* Families that cgroup/sock_create is not asked for. The maker dies before it can use what it made. */
@@ -120,22 +123,58 @@ static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call,
     return 0;
 }
 
-/* Refused by another lock: Landlock and mode bits say EACCES, seccomp and capabilities EPERM, a
- * read-only mount EROFS. Which of two it was is for user space, which knows the policy. */
-static __always_inline int sys_refused(struct sk_path_case *c, struct sk_call call, __u64 path, long error) {
-    c->base.op = call.class == SK_CALL_OPEN ? SK_FILE_OPEN_READ : call.op;
+/* Which lock it was, as far as the error tells: Landlock and mode bits say EACCES (which of the two is
+ * for user space, which knows the policy), a read-only mount EROFS, seccomp and missing capabilities
+ * EPERM: those of calls that change files count as mode bits, others as seccomp's. */
+static __always_inline __u8 refused_lock(struct sk_call call, long error) {
+    if (error == -EROFS) return SK_LOCK_MOUNT;
+    if (error == -EACCES) return SK_LOCK_LANDLOCK;
+    if (call.class == SK_CALL_NONE && call.op) return call.op;
+    return call.class == SK_CALL_PATH || call.class == SK_CALL_OPEN ? SK_LOCK_DAC : SK_LOCK_SECCOMP;
+}
+
+static __always_inline __u32 refused_op(struct sk_call call, __u64 clone_flags) {
+    if (call.class == SK_CALL_OPEN) return SK_FILE_OPEN_READ;
+    if (call.class == SK_CALL_NONE || call.class == SK_CALL_MAKE) return SK_ESCAPE_OTHER_CALL;
+    if (call.class != SK_CALL_BIRTH) return call.op;
+    if (clone_flags & CLONE_NEWUSER) return SK_ESCAPE_UNSHARE_USER;
+    return clone_flags & CLONE_NEWNS ? SK_ESCAPE_UNSHARE_MOUNT : SK_ESCAPE_OTHER_CALL;
+}
+
+/* By another ABI, whose numbers mean other calls. */
+static __always_inline bool call_is_foreign(void) {
+#if defined(__TARGET_ARCH_x86)
+    return bpf_get_current_task_btf()->thread_info.status & TS_COMPAT;
+#else
+    return false;
+#endif
+}
+
+/* Does the error mean a refusal that nobody else tells? Of connect, send and their like the programs
+ * on the cgroup tell it themselves, and of inet sockets too. */
+static __always_inline bool refusal_counts(struct sk_call call, struct pt_regs *regs, long error) {
+    if (error != -EPERM && error != -EACCES && error != -EROFS) return false;
+    if (call.class == SK_CALL_SOCKET || call.class == SK_CALL_MAP) return false;
+    if (call.class == SK_CALL_MAKE) return regs_arg0(regs) != AF_INET && regs_arg0(regs) != AF_INET6;
+    return call.class != SK_CALL_NONE || (error == -EPERM && !call_is_foreign());
+}
+
+static __always_inline int sys_refused(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs, long error) {
+    __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
+    bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH;
+    c->base.op = refused_op(call, regs_arg0(regs));
     c->base.code = SK_CODE_OTHER_LOCK;
     c->base.power = SK_POWER_SEE;
     c->base.verdict = SK_VERDICT_DENY;
     c->base.outcome = SK_OUTCOME_PREVENTED;
     c->base.flags |= SK_RECORD_UNVERIFIED;
-    c->base.lock = error == -EROFS ? SK_LOCK_MOUNT : error == -EACCES ? SK_LOCK_LANDLOCK : SK_LOCK_SECCOMP;
-    if (call.class == SK_CALL_EXEC) c->base.section = SK_SECTION_EXEC;
+    c->base.lock = refused_lock(call, error);
+    if (!has_path) c->base.section = call.class == SK_CALL_EXEC ? SK_SECTION_EXEC : SK_SECTION_ESCAPE;
     refused_settle(&c->base);
     if (!c->base.ring) return 0;
+    if (has_path) return written_report(&c->base, path, -error);
     if (call.class == SK_CALL_EXEC) return written_exec_report(c, path);
-    if (call.class == SK_CALL_ESCAPE) return escape_report(&c->base, error, 0);
-    return written_report(&c->base, path, -error);
+    return escape_report(&c->base, c->base.op == SK_ESCAPE_OTHER_CALL ? regs_call(regs) : regs_arg0(regs), 0);
 }
 
 static __always_inline int sys_escape(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs) {
@@ -167,8 +206,6 @@ static __always_inline bool call_is_common(struct sk_call call) {
     return call.class == SK_CALL_NONE || call.class == SK_CALL_SOCKET || call.class == SK_CALL_MAP;
 }
 
-static __always_inline bool other_lock(long ret) { return ret == -EPERM || ret == -EACCES || ret == -EROFS; }
-
 static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     struct task_struct *task = bpf_get_current_task_btf();
     struct sk_config *conf = config_get();
@@ -183,21 +220,19 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
         if (!mine) return 0;
     }
     if (sys_ends(mine, task, conf)) return 0;
-    if ((mine->label.generation & SK_LABEL_UNJUDGED) || call.class == SK_CALL_NONE) return 0;
+    if ((mine->label.generation & SK_LABEL_UNJUDGED) || (call.class == SK_CALL_NONE && ret != -EPERM)) return 0;
+    if (call.class == SK_CALL_SOCKET && ret >= 0) return sys_socket(mine, call, call.path_argument ? regs_arg2(regs) : regs_arg0(regs));
     struct sk_path_case *c = &mine->scratch;
     case_fill(&c->base, mine->label.slot, mine->label.generation, SK_SECTION_FILES, SK_POWER_KILL_AFTER);
+    if (ret < 0) return refusal_counts(call, regs, ret) ? sys_refused(c, call, regs, ret) : 0;
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
-    bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH || call.class == SK_CALL_ESCAPE ||
-                    call.class == SK_CALL_EXEC;
-    if (ret < 0) return other_lock(ret) && has_path ? sys_refused(c, call, path, ret) : 0;
     switch (call.class) {
-        case SK_CALL_OPEN: return sys_open(c, ret);
+        case SK_CALL_OPEN: return sys_open(c, ret, path);
         case SK_CALL_MAP: return sys_map(c, regs);
         case SK_CALL_PATH: return sys_path(c, call, path);
         case SK_CALL_EXEC:
         case SK_CALL_BIRTH: return 0;
         case SK_CALL_MAKE: return sys_make(c, regs);
-        case SK_CALL_SOCKET: return sys_socket(c, call, regs_arg0(regs));
         default: return sys_escape(c, call, regs);
     }
 }

@@ -6,7 +6,8 @@
 
 #define PROT_EXEC 0x4
 
-int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 with_argv);
+/* `argc` 0: nothing was executed, so there are no arguments to record. */
+int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 argc);
 /* `entered:` decides over a task from outside; a starting one is judged by the policy as any. */
 static __always_inline void exec_judge(struct sk_path_case *c, struct file *file) {
     case_file(c, file);
@@ -51,7 +52,7 @@ static __always_inline int exec_enter(struct task_struct *task, int old_tid, str
     case_settle(&c->base);
     exec_adopt(c);
     if ((c->base.entered & SK_LABEL_ENTERED) && !c->base.ring) c->base.ring = SK_RING_VIOLATION; /* each session is reported */
-    if (c->base.ring) exec_report(c, old_tid, 1);
+    if (c->base.ring) exec_report(c, old_tid, bprm->argc);
     case_finish(&c->base);
     return 0;
 }
@@ -71,5 +72,16 @@ static __always_inline int exec_map_refuse(struct file *file, unsigned long prot
     struct sk_path_case *c = case_open(SK_SECTION_EXEC, SK_POWER_REFUSE);
     if (!c || (file->f_mode & FMODE_BACKING)) return 0;
     case_file(c, file);
+    return exec_map_judge(c);
+}
+
+/* A mapping of an overlay's file holds the file below it (SINCE 6.5), which knows the path above. */
+static __always_inline int exec_protect_refuse(struct file *file, unsigned long prot) {
+    if (!(prot & PROT_EXEC) || !file) return 0;
+    if (!(file->f_mode & FMODE_BACKING) || !bpf_core_type_exists(struct backing_file)) return exec_map_refuse(file, prot);
+    struct sk_path_case *c = case_open(SK_SECTION_EXEC, SK_POWER_REFUSE);
+    if (!c) return 0;
+    struct backing_file *backing = (struct backing_file *)file;
+    case_dentry(c, BPF_CORE_READ(backing, user_path.mnt), BPF_CORE_READ(backing, user_path.dentry));
     return exec_map_judge(c);
 }

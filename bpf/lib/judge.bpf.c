@@ -5,8 +5,9 @@
 /* What the policy says of a violation in this section. A section that is absent, and a policy in
  * mode observe, report what would have been refused. A sandbox that is condemned or has no
  * policy is past such choices. */
-static __always_inline void settle_verdict(struct sk_case *c, struct sk_policy_head *head) {
+static __always_inline void settle_verdict(struct sk_case *c, const struct sk_policy_head *head) {
     if (!head || c->code == SK_CODE_CONDEMNED || c->code == SK_CODE_NO_POLICY) {
+        c->flags &= ~SK_RECORD_OBSERVE;
         c->verdict = c->code == SK_CODE_CONDEMNED ? SK_VERDICT_KILL_PROCESS : SK_VERDICT_DENY;
         return;
     }
@@ -16,6 +17,7 @@ static __always_inline void settle_verdict(struct sk_case *c, struct sk_policy_h
                   (c->section == SK_SECTION_FILES && !(head->flags & SK_POLICY_HAS_FILES)) ||
                   (c->section == SK_SECTION_NETWORK && !(head->flags & SK_POLICY_HAS_NETWORK));
     if (absent || head->mode == SK_MODE_OBSERVE) c->flags |= SK_RECORD_OBSERVE;
+    else if (c->power == SK_POWER_KILL_ALL) c->verdict = SK_VERDICT_KILL_SANDBOX;
 }
 
 static __always_inline void settle_power(struct sk_case *c) {
@@ -74,7 +76,7 @@ static __always_inline void rate_renew(struct sk_case *c, struct sk_rate *rate, 
 }
 
 static __always_inline bool violation_rate(struct sk_case *c, struct sk_state *state) {
-    struct sk_rate_key key = {.slot = c->slot, .code = c->code};
+    struct sk_rate_key key = {.slot = c->slot, .generation = c->generation, .code = c->code};
     __u64 now = bpf_ktime_get_boot_ns();
     struct sk_rate *rate = bpf_map_lookup_elem(&rates, &key);
     if (!rate) {
@@ -114,7 +116,7 @@ static __always_inline bool first_seen(struct sk_case *c) {
     return true;
 }
 
-static __always_inline void settle_allowed(struct sk_case *c, struct sk_policy_head *head,
+static __always_inline void settle_allowed(struct sk_case *c, const struct sk_policy_head *head,
                                            struct sk_state *state) {
     c->verdict = SK_VERDICT_ALLOW;
     c->outcome = SK_OUTCOME_DONE;
@@ -135,10 +137,10 @@ __noinline int case_settle(struct sk_case *c) {
     c->ring = SK_RING_NONE;
     __u32 slot = c->slot;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
-    void *policy = policy_map(c->policy_index);
-    struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
-    if (!state) { /* a slot number that no label can have */
-        c->refuse = c->power == SK_POWER_REFUSE;
+    struct sk_policy policy = policy_open(c->policy_index);
+    const struct sk_policy_head *head = policy_head(&policy);
+    if (!state || case_stale(c)) {
+        c->refuse = 1;
         c->kill = 1;
         return 0;
     }
@@ -162,7 +164,7 @@ __noinline int refused_settle(struct sk_case *c) {
     c->ring = SK_RING_NONE;
     c->refuse = 0;
     c->kill = 0;
-    if (!state) return 0;
+    if (!state || case_stale(c)) return 0;
     __sync_fetch_and_add(&state->violations[c->section & (SK_SECTION_SLOTS - 1)], 1);
     c->ring = violation_rate(c, state) ? SK_RING_VIOLATION : SK_RING_NONE;
     return 0;
@@ -177,6 +179,6 @@ __noinline int seen_settle(struct sk_case *c) {
     c->lock = SK_LOCK_NONE;
     c->refuse = 0;
     c->kill = 0;
-    c->ring = state && telemetry_token(state) ? SK_RING_TELEMETRY : SK_RING_NONE;
+    c->ring = state && !case_stale(c) && telemetry_token(state) ? SK_RING_TELEMETRY : SK_RING_NONE;
     return 0;
 }

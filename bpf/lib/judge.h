@@ -32,9 +32,9 @@ static __always_inline void case_slot(struct sk_case *c) {
     __u32 number = c->slot;
     struct sk_slot *slot = bpf_map_lookup_elem(&slots, &number);
     struct sk_state *state = bpf_map_lookup_elem(&states, &number);
-    c->policy_index = SK_MAX_POLICIES;
+    c->policy_index = SK_NO_POLICY;
     c->root_dentry = 0;
-    if (!slot || !state || slot->generation != c->generation || slot->state == SK_SLOT_FREE) {
+    if (!state || !slot_is(number, c->generation) || !slot) {
         count_error(SK_ERROR_SLOT_STALE);
     } else {
         c->policy_index = *(volatile __u32 *)&slot->policy_index;
@@ -44,8 +44,8 @@ static __always_inline void case_slot(struct sk_case *c) {
 }
 
 static __always_inline void case_policy(struct sk_case *c) {
-    void *policy = policy_map(c->policy_index);
-    struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
+    struct sk_policy policy = policy_open(c->policy_index);
+    const struct sk_policy_head *head = policy_head(&policy);
     if (!head) {
         count_error(SK_ERROR_POLICY_MISSING);
         c->policy_id = 0;
@@ -60,6 +60,10 @@ static __always_inline void case_policy(struct sk_case *c) {
     if (head->mode == SK_MODE_OBSERVE) c->flags |= SK_RECORD_OBSERVE;
     c->entered_rule = head->entered;
 }
+
+/* The label is of a sandbox that is gone: whoever carries it is refused and dies, and nothing is
+ * written to the slot, which may be another's. */
+static __always_inline bool case_stale(const struct sk_case *c) { return c->policy_index == SK_NO_POLICY; }
 
 /* Fills a case for the sandbox that a label names. */
 static __always_inline void case_fill(struct sk_case *c, __u32 slot, __u32 generation, __u8 section, __u8 power) {

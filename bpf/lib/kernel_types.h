@@ -79,6 +79,12 @@ struct file {
     void *private_data;
 };
 
+/* fs/file_table.c, SINCE 6.5 */
+struct backing_file {
+    struct file file;
+    struct path user_path;
+};
+
 /* include/linux/binfmts.h */
 struct linux_binprm {
     struct file *executable;

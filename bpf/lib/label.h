@@ -34,15 +34,17 @@ static __always_inline struct sk_case *label_current(void) {
 }
 
 static __always_inline __u32 exec_record_level(const struct sk_case *c) {
-    void *policy = policy_map(c->policy_index);
-    struct sk_policy_head *head = policy ? policy_head(policy) : NULL;
+    struct sk_policy policy = policy_open(c->policy_index);
+    const struct sk_policy_head *head = policy_head(&policy);
     return head ? head->record[SK_SECTION_EXEC] : SK_RECORD_VIOLATIONS;
 }
 
 int fork_report(struct sk_case *c, __u64 child_start, __u32 child_tgid, __u64 flags);
 int lifecycle_report(struct sk_case *c, __u32 op);
-/* Condemns the case's sandbox and tells. False: its policy only observes, so it is told alone. */
+/* Condemns the case's sandbox and tells. False: its policy only observes, so it is told alone. True
+ * also where the sandbox is gone: the task has none, and should die. */
 static __always_inline bool condemn_for(struct sk_case *c, __u32 code) {
+    if (case_stale(c)) return true;
     bool observe = c->flags & SK_RECORD_OBSERVE;
     if (!observe) condemn(c->slot, code);
     c->code = code;
@@ -76,12 +78,16 @@ static __always_inline int label_inherit(struct task_struct *task, __u64 clone_f
     struct sk_case *c = label_current();
     if (!c) return 0;
     if (!task_label(task, c->slot, c->generation | c->entered)) {
-        condemn(c->slot, SK_CODE_NO_STORAGE); /* also in mode observe: an unlabelled task is not seen */
+        if (!case_stale(c)) condemn(c->slot, SK_CODE_NO_STORAGE); /* also in mode observe: an unlabelled task is not seen */
         condemn_for(c, SK_CODE_NO_STORAGE);
         bpf_send_signal(9);
         return 0;
     }
     if (!(clone_flags & CLONE_FILES)) files_fresh(task);
+    if (case_stale(c)) {
+        bpf_send_signal(9);
+        return 0;
+    }
     __u32 slot = c->slot;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
     if (state) __sync_fetch_and_add(&state->tasks, 1);
@@ -99,7 +105,7 @@ static __always_inline int label_inherit(struct task_struct *task, __u64 clone_f
 int exit_report(struct sk_case *c, __u32 status);
 static __always_inline int label_leave(struct task_struct *task) {
     struct sk_case *c = label_current();
-    if (!c) return 0;
+    if (!c || case_stale(c)) return 0;
     __u32 slot = c->slot;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
     if (task->signal->live.counter == 0 && exec_record_level(c) != SK_RECORD_VIOLATIONS)

@@ -87,14 +87,13 @@ static __always_inline int net_settle_lsm(struct sk_case *c, struct sk_address *
 /* Is the abstract name of the peer listed? An address without a path and without a leading NUL has
  * no name that could be. */
 static __always_inline bool unix_listed(struct sk_path_case *c, struct unix_address *address) {
-    struct sk_policy_view view;
-    void *policy = policy_open(c->base.policy_index, &view);
-    if (!policy) return false;
+    struct sk_policy policy = policy_open(c->base.policy_index);
+    if (!policy.cells) return false;
     __u32 len = BPF_CORE_READ(address, len) - SK_UNIX_PATH_OFFSET;
     __u64 name = (__u64)address + bpf_core_field_offset(struct unix_address, name) + SK_UNIX_PATH_OFFSET;
     /* The name of an abstract socket starts after its NUL byte. */
     __u64 h = len > 1 && len <= 108 ? hash_long(name + 1, len - 1) : 0;
-    return h && policy_entry(policy, &view, sk_unix_key((const void *)&keys, 1, h));
+    return h && policy_entry(&policy, sk_unix_key((const void *)&keys, 1, h));
 }
 
 /* The sandbox in which a socket was made; 0 = outside. */
@@ -122,13 +121,16 @@ static __always_inline __u32 unix_listener_slot(struct sock *sk, struct sock *pe
     return cgroup ? slot_of_kernel_cgroup(cgroup, conf->levels) : 0;
 }
 
-/* By the peer's own name. Peers without one (socketpair) are free. */
+/* By the path at which the peer was bound: that of the host, where it lies outside the sandbox's root,
+ * for the mount through which the caller found it is not told. Peers without a name (socketpair) are
+ * free. */
 static __always_inline int unix_judge_named(struct sk_path_case *c, struct sock *other, __u32 op) {
     struct unix_sock *peer = (struct unix_sock *)other;
     struct dentry *dentry = BPF_CORE_READ(peer, path.dentry);
     struct unix_address *address = BPF_CORE_READ(peer, addr);
     if (dentry) {
         case_dentry(c, BPF_CORE_READ(peer, path.mnt), dentry);
+        c->query.any_root = 1;
         object_judge(c, SK_OP_UNIX);
         if (c->base.code == SK_CODE_PATH_UNKNOWN) c->base.code = SK_CODE_UNIX_NOT_ALLOWED;
     } else if (c->base.code == SK_CODE_OK && address && !unix_listed(c, address)) {

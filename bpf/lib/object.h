@@ -31,6 +31,7 @@ static __always_inline void case_dentry(struct sk_path_case *c, struct vfsmount 
     c->query.dentry = (__u64)dentry;
     c->query.policy_index = c->base.policy_index;
     c->query.root_dentry = c->base.root_dentry;
+    c->query.any_root = 0;
 }
 
 /* `file` is a pointer that the verifier knows: a hook's argument or a field of one. */

@@ -8,17 +8,22 @@ static __always_inline struct sk_config *config_get(void) {
     return bpf_map_lookup_elem(&config, &zero);
 }
 
-/* The slot of the sandbox at or above this cgroup; 0 = none. */
-static __always_inline __u32 slot_at(struct cgroup *cgroup, __u32 depth, __u64 levels) {
+/* The id of a cgroup's ancestor; 0 = not readable. */
+static __always_inline __u64 ancestor_id(struct cgroup *cgroup, __u32 level) {
+    struct cgroup *ancestor = NULL;
+    if (bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level])) return 0;
+    return BPF_CORE_READ(ancestor, kn, id);
+}
+
+/* The slot of the sandbox at or above this cgroup; 0 = none. `own_id` is that of the cgroup itself. */
+static __always_inline __u32 slot_at(struct cgroup *cgroup, __u64 own_id, __u32 depth, __u64 levels) {
     for (int i = 0; i < SK_MAX_LEVELS; i++) {
         __u32 level = levels & 0xff;
         levels >>= 8;
         if (!level) break;
         if (level > depth) continue;
-        struct cgroup *ancestor = NULL;
-        if (bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level])) return 0;
-        __u64 id = BPF_CORE_READ(ancestor, kn, id);
-        __u32 *slot = bpf_map_lookup_elem(&cgroups, &id);
+        __u64 id = level == depth ? own_id : ancestor_id(cgroup, level);
+        __u32 *slot = id ? bpf_map_lookup_elem(&cgroups, &id) : NULL;
         if (slot) return *slot;
     }
     return 0;
@@ -26,10 +31,17 @@ static __always_inline __u32 slot_at(struct cgroup *cgroup, __u32 depth, __u64 l
 
 /* For a cgroup that the verifier knows; and for one read from kernel memory. */
 static __always_inline __u32 slot_of_cgroup(struct cgroup *cgroup, __u64 levels) {
-    return slot_at(cgroup, cgroup->level, levels);
+    return slot_at(cgroup, cgroup->kn->id, cgroup->level, levels);
 }
 static __always_inline __u32 slot_of_kernel_cgroup(struct cgroup *cgroup, __u64 levels) {
-    return slot_at(cgroup, BPF_CORE_READ(cgroup, level), levels);
+    return slot_at(cgroup, BPF_CORE_READ(cgroup, kn, id), BPF_CORE_READ(cgroup, level), levels);
+}
+
+/* Is this label's sandbox still the one of its slot? A task that was moved out can outlive its
+ * sandbox, and what it does must not be charged to the next one. */
+static __always_inline bool slot_is(__u32 number, __u32 generation) {
+    struct sk_slot *slot = bpf_map_lookup_elem(&slots, &number);
+    return slot && slot->generation == (generation & SK_GENERATION_MASK) && slot->state != SK_SLOT_FREE;
 }
 
 /* Labels a task; NULL when there is no memory. */

@@ -13,6 +13,7 @@
 #define EROFS 30
 /* arch/x86/include/asm/thread_info.h: the call came by int 0x80, numbers are i386's. */
 #define TS_COMPAT 0x2
+#define MAP_ANONYMOUS 0x20
 #define COMPAT_BIT 0x10000
 
 /* What a call is to us: enum sk_file_op or enum sk_escape_op, and where its path argument is. */
@@ -32,12 +33,14 @@ struct sk_call {
     __u8 class;
     __u8 op;
     __u8 grant;
-    __u8 path_argument; /* 0, 1 */
+    __u8 path_argument; /* 0, 1; of SK_CALL_SOCKET: 2 = the descriptor is in the third argument, else in the first */
 };
 
 #define CALL_PATH(OP, argument) {SK_CALL_PATH, SK_FILE_##OP, 0, argument}
 #define CALL_ESCAPE(OP, GRANT) {SK_CALL_ESCAPE, SK_ESCAPE_##OP, SK_GRANT_##GRANT, 0}
 #define CALL_SOCKET(OP) {SK_CALL_SOCKET, SK_NET_##OP, 0, 0}
+/* Not judged; EPERM comes of whose task, id or file it is. `op` is the lock to name. */
+#define CALL_OWNED {SK_CALL_NONE, SK_LOCK_DAC, 0, 0}
 #define CALL_OPEN(argument) {SK_CALL_OPEN, 0, 0, argument}
 
 /* Call numbers that the table has room for; later ones are not looked at. 6.18 ends at 469. */
@@ -68,6 +71,7 @@ static const struct sk_call sk_calls[SK_CALLS] = {
     [__NR_clone3] = {SK_CALL_BIRTH, 0, 0, 0},
     [__NR_socket] = {SK_CALL_MAKE, 0, 0, 0},
     [__NR_connect] = CALL_SOCKET(CONNECT),
+    [__NR_bind] = CALL_SOCKET(BIND),
     [__NR_listen] = CALL_SOCKET(LISTEN),
     [__NR_sendto] = CALL_SOCKET(SEND),
     [__NR_sendmsg] = CALL_SOCKET(SEND),
@@ -75,6 +79,17 @@ static const struct sk_call sk_calls[SK_CALLS] = {
     [__NR_sendfile] = CALL_SOCKET(SEND),
     [__NR_write] = CALL_SOCKET(SEND),
     [__NR_writev] = CALL_SOCKET(SEND),
+    [__NR_pwritev2] = CALL_SOCKET(SEND),
+    [__NR_splice] = {SK_CALL_SOCKET, SK_NET_SEND, 0, 2}, /* into the socket; out of it: its other end is a pipe's */
+    [__NR_read] = CALL_SOCKET(RECEIVE),
+    [__NR_readv] = CALL_SOCKET(RECEIVE),
+    [__NR_preadv2] = CALL_SOCKET(RECEIVE),
+    [__NR_recvfrom] = CALL_SOCKET(RECEIVE),
+    [__NR_recvmsg] = CALL_SOCKET(RECEIVE),
+    [__NR_recvmmsg] = CALL_SOCKET(RECEIVE),
+    [__NR_accept] = CALL_SOCKET(RECEIVE),
+    [__NR_accept4] = CALL_SOCKET(RECEIVE),
+    [__NR_getsockopt] = CALL_SOCKET(RECEIVE),
     [__NR_unlinkat] = CALL_PATH(UNLINK, 1),
     [__NR_renameat2] = CALL_PATH(RENAME, 1),
     [__NR_linkat] = CALL_PATH(LINK, 1),
@@ -136,6 +151,26 @@ static const struct sk_call sk_calls[SK_CALLS] = {
     [__NR_kexec_load] = CALL_ESCAPE(KEXEC, KEXEC),
     [__NR_kexec_file_load] = CALL_ESCAPE(KEXEC, KEXEC),
     [__NR_userfaultfd] = CALL_ESCAPE(USERFAULTFD, USERFAULTFD),
+    [__NR_kill] = CALL_OWNED,
+    [__NR_tkill] = CALL_OWNED,
+    [__NR_tgkill] = CALL_OWNED,
+    [__NR_pidfd_send_signal] = CALL_OWNED,
+    [__NR_setpriority] = CALL_OWNED,
+    [__NR_ioprio_set] = CALL_OWNED,
+    [__NR_sched_setscheduler] = CALL_OWNED,
+    [__NR_sched_setparam] = CALL_OWNED,
+    [__NR_sched_setattr] = CALL_OWNED,
+    [__NR_prlimit64] = CALL_OWNED,
+    [__NR_setrlimit] = CALL_OWNED,
+    [__NR_setuid] = CALL_OWNED,
+    [__NR_setgid] = CALL_OWNED,
+    [__NR_setreuid] = CALL_OWNED,
+    [__NR_setregid] = CALL_OWNED,
+    [__NR_setresuid] = CALL_OWNED,
+    [__NR_setresgid] = CALL_OWNED,
+    [__NR_setgroups] = CALL_OWNED,
+    [__NR_fchmod] = CALL_OWNED,
+    [__NR_fchown] = CALL_OWNED,
 };
 
 static __always_inline struct sk_call call_of(long number) {

@@ -23,7 +23,8 @@
     X(18, CGROUP, "cgroup")                         \
     X(19, LEFT_CGROUP, "left-cgroup")               \
     X(20, PIDFD_GETFD, "pidfd_getfd")               \
-    X(21, CAPABILITY, "capability")
+    X(21, CAPABILITY, "capability")                 \
+    X(22, OTHER_CALL, "system-call")
 
 enum sk_escape_op {
 #define X(number, NAME, text) SK_ESCAPE_##NAME = number,

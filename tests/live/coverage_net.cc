@@ -62,6 +62,7 @@ std::vector<Case> NetCases() {
     inherited.prepare = Inherited;
     Case received = Reach(Operation::SOCKET_RECEIVED, "socket_received", SK_CODE_SOCKET_RECEIVED, {"use_received", "{port}"});
     received.prepare = Sent;
+    inherited.whole = received.whole = true;
     Case raw = Reach(Operation::PACKET_UNANNOUNCED, "send_raw", SK_CODE_PACKET_NOT_ALLOWED, {"send_raw", "{port}"});
     raw.policy.grants = {"raw_socket"};
     return {

@@ -43,7 +43,8 @@ Case Unix(Operation operation, const std::string& name, const std::string& trigg
                 world.words["unique"] = absl::StrCat("stockade_test_", getpid());
                 Listen(world, socket, type);
             },
-            .effect = Heard};
+            .effect = Heard,
+            .whole = true};
 }
 
 // The allowed name is free when the policy is bound; the sandbox makes it a link to another socket.
@@ -68,6 +69,7 @@ std::vector<Case> SocketCases() {
         Make(Operation::SOCKET_OTHER, "socket_netlink_audit", true),
         Make(Operation::SOCKET_OTHER, "socket_netlink_uevent"),
         Unix(Operation::UNIX_PATH, "unix_path", "unix_stream", "{no}/socket", SOCK_STREAM),
+        Unix(Operation::UNIX_PATH, "unix_path_by_child", "unix_by_child", "{no}/socket", SOCK_STREAM),
         Unix(Operation::UNIX_ABSTRACT, "unix_abstract", "unix_stream", "@{unique}", SOCK_STREAM),
         Unix(Operation::UNIX_DATAGRAM, "unix_datagram", "unix_datagram", "{no}/socket", SOCK_DGRAM),
         Unix(Operation::UNIX_PATH, "unix_connected_datagram", "unix_connected_datagram", "{no}/socket", SOCK_DGRAM),

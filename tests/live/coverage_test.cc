@@ -152,7 +152,7 @@ void CoverageTest::ExpectCell(const Result& result, Cell cell, bool effect) {
     } else if (cell == Cell::kKilledAfterEffect) {
         EXPECT_TRUE(result.killed()) << result.Describe();
         EXPECT_FALSE(absl::StrContains(result.output, GetParam().after)) << "an instruction after the call; " << result.Describe();
-        ExpectRecord(result, Code(), SK_VERDICT_DENY, SK_OUTCOME_KILLED_AFTER);
+        ExpectRecord(result, Code(), GetParam().whole ? SK_VERDICT_KILL_SANDBOX : SK_VERDICT_DENY, SK_OUTCOME_KILLED_AFTER);
         EXPECT_EQ(result.state.tasks, 0) << "somebody lived on";
         if (GetParam().lasting) {
             EXPECT_TRUE(effect) << "the table says that the effect stays; " << result.Describe();

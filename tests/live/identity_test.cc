@@ -226,6 +226,36 @@ TEST_F(IdentityTest, SurvivorOfAFreedSlotIsDeniedEverything) {
     EXPECT_NE(sandbox.Finish().exit_code(), 0);
 }
 
+// Nor does it touch the sandbox that has its slot now.
+TEST_F(IdentityTest, SurvivorChargesNothingToTheNextSandboxOfItsSlot) {
+    Sandbox survivor({}, {"fork", "3"});
+    ASSERT_TRUE(survivor.ok());
+    Sandbox other({}, {"fork", "0"}); // keeps the system call exit attached
+    ASSERT_TRUE(other.ok());
+    const kernel::SlotRef gone = survivor.ref();
+    ASSERT_TRUE(TheSensor()->FreeSlot(gone).ok());
+    kernel::SlotRef next;
+    for (int i = 0; i < 2 * SK_MAX_SLOTS; i++) {
+        auto bound = TheSensor()->BindSlot({.cgroup_fd = survivor.cgroup_fd(), .root_pidfd = other.pidfd(), .policy_index = 0});
+        ASSERT_TRUE(bound.ok()) << bound.status();
+        next = *bound;
+        if (next.slot == gone.slot) break;
+        ASSERT_TRUE(TheSensor()->FreeSlot(next).ok());
+    }
+    ASSERT_EQ(next.slot, gone.slot);
+    ASSERT_NE(next.generation, gone.generation);
+    survivor.Go();
+    EXPECT_FALSE(survivor.WaitOutput("done")) << survivor.output();
+    auto state = TheSensor()->ReadState(next);
+    ASSERT_TRUE(state.ok()) << state.status();
+    EXPECT_EQ(state->condemned_ns, 0u);
+    EXPECT_EQ(state->tasks, 0);
+    EXPECT_EQ(state->seq, 0u);
+    for (uint64_t violations : state->violations) EXPECT_EQ(violations, 0u);
+    survivor.Adopt(next);
+    EXPECT_NE(survivor.Finish().exit_code(), 0);
+}
+
 // As many as a node may have, in as many cgroups; the last one is judged as the first.
 TEST_F(IdentityTest, EverySlotAtOnce) {
     const int count = InGuest() ? 256 : SK_MAX_SLOTS - 1;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/triggers/trigger.h"
@@ -45,6 +46,21 @@ int ConnectUnix(const char* name, int type) {
 }
 
 int UnixStream(Args args) { return ConnectUnix(args[0], SOCK_STREAM); }
+
+// A child connects, its parent has the socket.
+int UnixByChild(Args args) {
+    sockaddr_un address;
+    socklen_t length = Address(args[0], address);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    const pid_t child = fork();
+    if (child < 0) return Setup("fork");
+    if (child == 0) _exit(connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 ? 0 : errno);
+    int status = 0;
+    waitpid(child, &status, 0);
+    errno = WIFEXITED(status) ? WEXITSTATUS(status) : ESRCH;
+    return Outcome(errno != 0 ? -1 : send(fd, "stockade", 8, 0));
+}
+
 int UnixConnectedDatagram(Args args) { return ConnectUnix(args[0], SOCK_DGRAM); }
 
 int UnixDatagram(Args args) {
@@ -84,6 +100,7 @@ const Trigger kTriggers[] = {
     {"socket_netlink_audit", 0, "", NetlinkAudit},
     {"socket_netlink_uevent", 0, "", NetlinkUevent},
     {"unix_stream", 1, "NAME", UnixStream},
+    {"unix_by_child", 1, "NAME", UnixByChild},
     {"unix_connected_datagram", 1, "NAME", UnixConnectedDatagram},
     {"unix_datagram", 1, "NAME", UnixDatagram},
     {"unix_alias", 2, "TARGET LINK", UnixAlias},

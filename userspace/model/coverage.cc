@@ -41,8 +41,8 @@ constexpr absl::string_view kWhyMprotect =
 constexpr absl::string_view kWhySocket =
     "cgroup/sock_create is asked for inet sockets only; the maker dies before it can use it";
 constexpr absl::string_view kWhyUnixPeer =
-    "no program stands before the call; the peer is judged at its end, and the caller dies before "
-    "it can use the connection";
+    "no program stands before the call; the peer is judged at its end, and the whole sandbox dies, for others in "
+    "it may hold the connection: each task ends with the call that it is in";
 constexpr absl::string_view kWhyDatagram =
     "the call names its peer in user memory only, and leaves no object that says which it was";
 constexpr absl::string_view kWhyPacket =
@@ -51,7 +51,8 @@ constexpr absl::string_view kWhyInherited =
     "cgroup programs follow the cgroup in which a socket was born, not the caller; the caller is "
     "judged at the end of the call";
 constexpr absl::string_view kWhyReceived =
-    "judged by the descriptor that arrived; the receiver dies before it can use it";
+    "judged at its first use, by the cgroup in which it was made; then the whole sandbox dies, each task with the "
+    "call that it is in";
 constexpr absl::string_view kWhyCall =
     "judged at the end of the call: its effect stands, its caller is dead";
 constexpr absl::string_view kWhyUnused =

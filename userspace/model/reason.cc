@@ -1,7 +1,13 @@
 #include "userspace/model/reason.h"
 
+#include <seccomp.h>
+
+#include <cstdlib>
+#include <memory>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "bpf/wire/escape.h"
 #include "bpf/wire/kinds.h"
 #include "bpf/wire/policy.h"
 #include "userspace/model/names.h"
@@ -104,6 +110,13 @@ std::string SocketLine(const v1::Net& net) {
     return Grant(SK_GRANT_OTHER_SOCKET);
 }
 
+std::string EscapeObject(const v1::Escape& escape) {
+    if (NumberOf(EscapeOps(), escape.op()) != SK_ESCAPE_OTHER_CALL) return escape.op();
+    const std::unique_ptr<char, decltype(&free)> name(
+        seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, static_cast<int>(escape.argument())), &free);
+    return absl::StrCat("system call ", name ? name.get() : "number", " (", escape.argument(), ")");
+}
+
 std::string EscapeLine(const v1::Escape& escape) {
     static constexpr struct {
         absl::string_view op;
@@ -153,7 +166,7 @@ std::string ObjectOf(const v1::Event& event) {
     switch (event.payload_case()) {
         case v1::Event::kExec: return event.exec().path();
         case v1::Event::kFile: return event.file().path();
-        case v1::Event::kEscape: return event.escape().op();
+        case v1::Event::kEscape: return EscapeObject(event.escape());
         case v1::Event::kLifecycle: return event.process().comm();
         case v1::Event::kNet: break;
         default: return {};
