@@ -134,10 +134,10 @@ static __always_inline bool net_open(struct sk_case *c) {
 
 /* 1 = let the call go on, 0 = EPERM: the results of a cgroup program. Where it cannot send a signal,
  * the caller is marked and dies at the end of this very call (`signal`), or by the agent's hand. */
-static __always_inline int net_settle(struct sk_case *c, struct sk_address *address, __u64 cookie,
+static __always_inline int net_settle(struct sk_case *c, struct sk_address *address, struct bpf_sock_addr *ctx,
                                       __u64 type_protocol) {
     case_settle(c);
-    if (c->ring) net_report(c, address, cookie, type_protocol);
+    if (c->ring) net_report(c, address, ctx ? bpf_get_socket_cookie(ctx) : 0, type_protocol);
     if (c->kill) net_kill(c);
     return c->refuse ? 0 : 1;
 }
@@ -151,7 +151,7 @@ static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address
         bool listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);
         c.code = listed ? SK_CODE_OK : code;
     }
-    return net_settle(&c, address, bpf_get_socket_cookie(ctx), type_protocol(ctx->type, ctx->protocol));
+    return net_settle(&c, address, ctx, type_protocol(ctx->type, ctx->protocol));
 }
 
 static __always_inline int net_call4(struct bpf_sock_addr *ctx, __u32 op, __u32 code) {
@@ -202,5 +202,5 @@ int net_sock_create(struct bpf_sock *ctx) {
         if (grant == SK_NO_GRANT) return 1;
         if (!case_granted(&c, grant & 63)) c.code = SK_CODE_SOCKET_NOT_ALLOWED;
     }
-    return net_settle(&c, &none, 0, type_protocol(ctx->type, ctx->protocol));
+    return net_settle(&c, &none, NULL, type_protocol(ctx->type, ctx->protocol));
 }
