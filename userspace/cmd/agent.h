@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "userspace/api/channel.h"
@@ -105,7 +106,7 @@ class Agent {
     StatusOr<api::StartShim> MakeOrder(Run& run, const sandbox::Sandbox& sandbox,
                                        const policy::CompiledPolicy& draft, const api::Run& request);
     Status CheckSources(const policy::CompiledPolicy& compiled, const api::Packet& packet);
-    StatusOr<const launch::SeccompProgram*> Seccomp(uint64_t grants, const std::string& json);
+    StatusOr<const launch::SeccompProgram*> Seccomp(uint64_t grants, const api::Run& request);
     void OnControl(const std::string& id);
     void HandleShim(Run& run, api::Packet packet);
     void OnCreated(Run& run, api::Packet packet);
@@ -168,7 +169,7 @@ class Agent {
     std::map<std::string, std::unique_ptr<Run>> runs_;
     std::map<uint32_t, int> policy_uses_;
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
-    std::map<std::pair<uint64_t, std::string>, launch::SeccompProgram> seccomp_;
+    std::map<std::tuple<uint64_t, std::string, bool>, launch::SeccompProgram> seccomp_;
     uint64_t idle_since_ns_ = 0;
     uint64_t adopted_ns_ = 0;  // the rings are held since then; 0 = they are read
     uint64_t came_ns_ = 0;     // last connection while they are held

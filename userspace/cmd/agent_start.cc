@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/clock.h"
@@ -135,11 +136,13 @@ Status Agent::CheckSources(const policy::CompiledPolicy& compiled, const api::Pa
     return absl::OkStatus();
 }
 
-StatusOr<const launch::SeccompProgram*> Agent::Seccomp(uint64_t grants, const std::string& json) {
-    const auto key = std::make_pair(grants, json);
+StatusOr<const launch::SeccompProgram*> Agent::Seccomp(uint64_t grants, const api::Run& request) {
+    const bool writable = absl::c_any_of(request.binds(), [](const api::Bind& b) { return b.writable(); });
+    const auto key = std::make_tuple(grants, request.seccomp_json(), writable);
     auto it = seccomp_.find(key);
     if (it == seccomp_.end()) {
-        SK_ASSIGN_OR_RETURN(launch::SeccompProgram program, launch::CompileSeccomp(grants, json));
+        SK_ASSIGN_OR_RETURN(launch::SeccompProgram program,
+                            launch::CompileSeccomp(grants, request.seccomp_json(), writable));
         if (seccomp_.size() >= kMaxSeccomp) seccomp_.clear();
         it = seccomp_.emplace(key, std::move(program)).first;
     }
@@ -167,8 +170,7 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, const sandbox::Sandbox& sand
     }
     order.set_egress(NeedsEgress(run.policy));
     *order.mutable_landlock() = LandlockFor(run.policy, draft, sensor_.backend(), bpf_before_landlock_);
-    SK_ASSIGN_OR_RETURN(const launch::SeccompProgram* seccomp,
-                        Seccomp(run.policy.grants, request.seccomp_json()));
+    SK_ASSIGN_OR_RETURN(const launch::SeccompProgram* seccomp, Seccomp(run.policy.grants, request));
     order.set_seccomp_profile(Bytes(seccomp->profile));
     order.set_seccomp_floor(Bytes(seccomp->floor));
     return order;

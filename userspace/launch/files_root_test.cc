@@ -123,6 +123,28 @@ TEST_F(Files, BindsAreReadOnlyUnlessAsked) {
     EXPECT_FALSE(std::filesystem::exists(dir_ + "/no"));
 }
 
+TEST_F(Files, NoSetIdProgramIsLeftInAWritableBind) {
+    NativeSpec spec = InSpec({"probe", "setids", "/srv"});
+    spec.binds.push_back({Fd(open(dir_.c_str(), O_PATH | O_CLOEXEC)), "/srv", true});
+    // A profile that allows all: what holds is the floor.
+    auto compiled = CompileSeccomp(0, R"({"defaultAction": "SCMP_ACT_ALLOW"})", true);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    spec.seccomp = *compiled;
+    Ran ran = RunSandbox(std::move(spec));
+    ASSERT_TRUE(ran.status.ok()) << ran.status;
+    EXPECT_THAT(ran.out, HasSubstr("chmod EPERM\nchmod_upper EPERM\nfchmod EPERM\n"));
+    EXPECT_THAT(ran.out, HasSubstr("openat EPERM\ntmpfile EPERM\nmknodat EPERM\nopenat2 ENOSYS\n"));
+    if (Idmaps()) {  // elsewhere nothing of the bind is the sandbox's
+        EXPECT_THAT(ran.out, HasSubstr("plain ok\n"));
+        EXPECT_THAT(ran.out, HasSubstr("read ok\ngroup_write ok\n"));
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(dir_)) {
+        struct stat st;
+        ASSERT_EQ(lstat(entry.path().c_str(), &st), 0);
+        EXPECT_EQ(st.st_mode & (S_ISUID | S_ISGID), 0u) << entry.path();
+    }
+}
+
 TEST_F(Files, RootfsReplacesTheHosts) {
     for (const char* name : {"bin", "etc", "data.d", "proc"})
         std::filesystem::create_directory(dir_ + "/" + name);

@@ -105,6 +105,32 @@ void Escapes() {
     Say("unknown_call", syscall(999));
 }
 
+// Every way to a file with set-id bits that needs no capability.
+void SetIds(const std::string& dir) {
+    const std::string plain = dir + "/plain";
+    auto at = [&](const char* name) { return dir + "/" + name; };
+    int fd = open(plain.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    Say("plain", fd);
+    Say("chmod", syscall(SYS_fchmodat, AT_FDCWD, plain.c_str(), 04755));
+    Say("chmod_upper", syscall(SYS_fchmodat, AT_FDCWD, plain.c_str(), 02755 | kUpper));
+    Say("fchmod", syscall(SYS_fchmod, fd, 06755));
+    Say("fchmodat2", syscall(452, AT_FDCWD, plain.c_str(), 04755, 0));
+#if defined(__x86_64__)
+    Say("old_chmod", syscall(SYS_chmod, plain.c_str(), 04755));
+    Say("old_open", syscall(SYS_open, at("open").c_str(), O_WRONLY | O_CREAT, 04755));
+    Say("old_creat", syscall(SYS_creat, at("creat").c_str(), 04755));
+    Say("old_mknod", syscall(SYS_mknod, at("mknod").c_str(), S_IFREG | 04755, 0));
+#endif
+    Say("openat", syscall(SYS_openat, AT_FDCWD, at("openat").c_str(), O_WRONLY | O_CREAT, 04755));
+    Say("tmpfile", syscall(SYS_openat, AT_FDCWD, dir.c_str(), O_WRONLY | O_TMPFILE, 04755));
+    Say("mknodat", syscall(SYS_mknodat, AT_FDCWD, at("mknodat").c_str(), S_IFREG | 02755, 0));
+    unsigned long how[3] = {O_WRONLY | O_CREAT, 04755, 0};
+    Say("openat2", syscall(437, AT_FDCWD, at("openat2").c_str(), how, sizeof(how)));
+    // A mode that does not count is no reason to refuse.
+    Say("read", syscall(SYS_openat, AT_FDCWD, plain.c_str(), O_RDONLY, 04755));
+    Say("group_write", chmod(plain.c_str(), 0775));
+}
+
 void Core() {
     rlimit limit{0, 0};
     Say("set_core", setrlimit(RLIMIT_CORE, &limit));
@@ -210,6 +236,7 @@ int main(int argc, char** argv) {
         if (left >= 1 && word == "die") raise(atoi(arg[0]));
         if (left >= 1 && word == "open") Say("open", open(arg[0], O_RDONLY | O_CLOEXEC));
         if (left >= 1 && word == "ls") List(arg[0]);
+        if (left >= 1 && word == "setids") SetIds(arg[0]);
         if (left >= 1 && word == "write") WriteFile(arg[0]);
         if (left >= 1 && word == "fill") Fill(arg[0]);
         if (left >= 1 && word == "kill") Say("kill", kill(atoi(arg[0]), SIGKILL));

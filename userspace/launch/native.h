@@ -83,7 +83,7 @@ struct NativeSpec {
     std::vector<uint16_t> host_ports;  // of the host's 127.0.0.1, served on the sandbox's own
 
     LandlockPlan landlock;           // empty = none
-    SeccompProgram seccomp;          // of CompileSeccomp; refused when empty
+    SeccompProgram seccomp;          // of CompileSeccomp, told of writable binds; refused when empty
     std::vector<RlimitRow> rlimits;  // added to the defaults, a row replaces its default
 };
 

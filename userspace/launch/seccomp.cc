@@ -11,6 +11,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/wire/policy.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/fd.h"
 #include "userspace/launch/seccomp_context.h"
@@ -74,9 +75,14 @@ StatusOr<std::vector<sock_filter>> DefaultProfile() {
     return context.Export();
 }
 
-StatusOr<SeccompProgram> CompileSeccomp(uint64_t grants, const std::string& oci_json) {
+StatusOr<SeccompProgram> CompileSeccomp(uint64_t grants, const std::string& oci_json, bool writable_binds) {
+    if (writable_binds && (grants >> SK_GRANT_IO_URING & 1) != 0) {
+        return absl::InvalidArgumentError(
+            "a writable bind and the grant io_uring exclude each other: files opened through io_uring pass "
+            "by seccomp, and could be left on the host as set-uid programs of the caller");
+    }
     SeccompProgram program;
-    program.floor = SeccompFloor(grants);
+    program.floor = SeccompFloor(grants, writable_binds);
     if (oci_json.empty()) {
         SK_ASSIGN_OR_RETURN(program.profile, DefaultProfile());
     } else {

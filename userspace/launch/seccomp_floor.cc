@@ -3,6 +3,7 @@
 // Written in BPF by hand and not with libseccomp, for two of its properties are in the way. It
 // compares 64 bits where the kernel looks at 32 (an ioctl request, a socket family), so a caller
 // could smuggle a value past a refusal in the upper half. And it cannot say "allow all but".
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -10,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -38,6 +40,7 @@ constexpr uint32_t Refuse(int error) { return SECCOMP_RET_ERRNO | static_cast<ui
 // Numbers of the generic table that Debian 12's headers may lack.
 constexpr uint32_t kNrOpenTreeAttr = 467;
 constexpr uint32_t kNrStatmount = 457, kNrListmount = 458;
+constexpr uint32_t kNrFchmodat2 = 452;
 // Linux 6.16: coredump and namespace calls to come are unknown to the profile, hence ENOSYS.
 
 // Type of a socket without SOCK_NONBLOCK and SOCK_CLOEXEC.
@@ -46,6 +49,11 @@ constexpr uint32_t kProtoMptcp = 262, kProtoSctp = 132;
 constexpr uint32_t kFamilyAlg = 38, kFamilyVsock = 40;
 constexpr uint32_t kTiocLinux = 0x541c;
 
+constexpr uint32_t kSetIds = S_ISUID | S_ISGID;
+// The flags of open that make a file, and with it look at the mode. Without the C library's
+// O_DIRECTORY, which O_TMPFILE holds as well.
+constexpr uint32_t kOpenMakes = O_CREAT | (O_TMPFILE & ~O_DIRECTORY);
+
 constexpr uint32_t kNsUsers = CLONE_NEWUSER | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET |
                               CLONE_NEWCGROUP | 0x80u /* CLONE_NEWTIME */;
 constexpr uint32_t kNsMounts = CLONE_NEWNS;
@@ -53,7 +61,7 @@ constexpr uint32_t kNsMounts = CLONE_NEWNS;
 // Assembles one filter. Each block tests what is loaded and falls through when it does not apply.
 class Floor {
   public:
-    explicit Floor(uint64_t grants) : grants_(grants) {}
+    Floor(uint64_t grants, bool writable_binds) : grants_(grants), writable_binds_(writable_binds) {}
 
     std::vector<sock_filter> Build();
 
@@ -83,6 +91,8 @@ class Floor {
         LoadNumber();
         code_[jump].jf = static_cast<uint8_t>(code_.size() - jump - 1);
     }
+    void Modes();
+    void ModeArg(long number, unsigned mode, int flags = -1);
     void Numbers();
     void Namespaces();
     void Values();
@@ -90,8 +100,44 @@ class Floor {
     void InetSocket(uint32_t family);
 
     uint64_t grants_;
+    bool writable_binds_;
     std::vector<sock_filter> code_;
 };
+
+// Refuses set-id bits in argument `mode`, where `flags` (an argument of open) make it count.
+// Ends the filter: no other block of the floor is about these calls, and opens are frequent.
+void Floor::ModeArg(long number, unsigned mode, int flags) {
+    ForCall(number, [&] {
+        if (flags >= 0) {
+            LoadArg(static_cast<unsigned>(flags));
+            Op(BPF_JMP | BPF_JSET | BPF_K, kOpenMakes, 1, 0);
+            Return(kAllow);
+        }
+        LoadArg(mode);
+        Op(BPF_JMP | BPF_JSET | BPF_K, kSetIds, 0, 1);
+        Return(Refuse(EPERM));
+        Return(kAllow);
+    });
+}
+
+// A writable bind shows the caller's files as the sandbox's own. What the sandbox makes there
+// belongs to the caller on the host, where the mount's nosuid is not: a set-id program among it
+// would be the caller's, root's perhaps, for whoever starts it. mkdir drops these bits itself.
+void Floor::Modes() {
+    ModeArg(SYS_openat, 3, 2);
+    ModeArg(SYS_fchmod, 1);
+    ModeArg(SYS_fchmodat, 2);
+    ModeArg(kNrFchmodat2, 2);
+    ModeArg(SYS_mknodat, 2);
+#if defined(__x86_64__)  // the generic table has only the calls with "at"
+    ModeArg(SYS_open, 2, 1);
+    ModeArg(SYS_creat, 1);
+    ModeArg(SYS_chmod, 1);
+    ModeArg(SYS_mknod, 1);
+#endif
+    // Its mode lies in memory. Programs that know it fall back to openat.
+    if (writable_binds_) RefuseCalls(false, ENOSYS, {SYS_openat2});
+}
 
 void Floor::Numbers() {
     RefuseCalls(Granted(SK_GRANT_MOUNT), EPERM,
@@ -220,6 +266,7 @@ std::vector<sock_filter> Floor::Build() {
         Op(BPF_JMP | BPF_JSET | BPF_K, kX32Bit, 0, 1);
         Return(Refuse(ENOSYS));
     }
+    Modes();
     Numbers();
     Namespaces();
     Values();
@@ -230,6 +277,8 @@ std::vector<sock_filter> Floor::Build() {
 
 }  // namespace
 
-std::vector<sock_filter> SeccompFloor(uint64_t grants) { return Floor(grants).Build(); }
+std::vector<sock_filter> SeccompFloor(uint64_t grants, bool writable_binds) {
+    return Floor(grants, writable_binds).Build();
+}
 
 }  // namespace stockade::launch

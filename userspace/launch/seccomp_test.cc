@@ -154,6 +154,27 @@ TEST(SeccompFloor, ForeignAbisAndQueries) {
     EXPECT_EQ(Evaluate(code, SYS_ioctl, {0, TIOCGWINSZ}), kAllow);
 }
 
+TEST(SeccompFloor, SetIdBitsOfAModeThatCounts) {
+    for (const auto& code : {SeccompFloor(0), SeccompFloor(~0ull)}) {
+        EXPECT_EQ(Evaluate(code, SYS_fchmod, {3, 04755}), Errno(EPERM));
+        EXPECT_EQ(Evaluate(code, SYS_fchmod, {3, 02755 | 1ull << 40}), Errno(EPERM));
+        EXPECT_EQ(Evaluate(code, SYS_fchmod, {3, 01777}), kAllow);
+        EXPECT_EQ(Evaluate(code, SYS_fchmodat, {0, 0, 02755}), Errno(EPERM));
+        EXPECT_EQ(Evaluate(code, 452, {0, 0, 04755, 0}), Errno(EPERM));
+        EXPECT_EQ(Evaluate(code, SYS_mknodat, {0, 0, 04755}), Errno(EPERM));
+        EXPECT_EQ(Evaluate(code, SYS_openat, {0, 0, 0101, 04755}), Errno(EPERM));
+        EXPECT_EQ(Evaluate(code, SYS_openat, {0, 0, 020200001, 04755}), Errno(EPERM));
+        EXPECT_EQ(Evaluate(code, SYS_openat, {0, 0, 0101, 0755}), kAllow);
+        // Without a file to be made the kernel ignores the mode, and so may the caller.
+        EXPECT_EQ(Evaluate(code, SYS_openat, {0, 0, 0, 06755}), kAllow);
+        EXPECT_EQ(Evaluate(code, SYS_openat, {0, 0, 0200000, 06755}), kAllow);
+    }
+    EXPECT_EQ(Evaluate(SeccompFloor(0), SYS_openat2, {}), kAllow);
+    EXPECT_EQ(Evaluate(SeccompFloor(0, true), SYS_openat2, {}), Errno(ENOSYS));
+    EXPECT_EQ(CompileSeccomp(1ull << SK_GRANT_IO_URING, "", true).status().code(),
+              absl::StatusCode::kInvalidArgument);
+}
+
 TEST(SeccompDefault, AllowsWhatProgramsNeedAndNothingElse) {
     auto profile = DefaultProfile();
     ASSERT_TRUE(profile.ok()) << profile.status();
