@@ -71,6 +71,15 @@ TEST_F(Files, InIsReadOnlyAndTheSandboxesOwn) {
     EXPECT_FALSE(std::filesystem::exists(dir_ + "/new"));
 }
 
+TEST_F(Files, NoLeaseStallsTheHost) {
+    Ran ran = RunSandbox(InSpec({"probe", "lease", "/in/data"}));
+    ASSERT_TRUE(ran.status.ok()) << ran.status;
+    EXPECT_EQ(ran.out, "lease EPERM\n");
+    // The control: its owner may lease it.
+    Fd own(open((dir_ + "/data").c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_EQ(fcntl(own.get(), F_SETLEASE, F_RDLCK), 0) << strerror(errno);
+}
+
 TEST_F(Files, InSaysHowItWasShown) {
     auto sandbox = NativeSandbox::Create(InSpec({"probe"}));
     ASSERT_TRUE(sandbox.ok()) << sandbox.status();

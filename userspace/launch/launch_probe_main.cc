@@ -235,6 +235,10 @@ int main(int argc, char** argv) {
         if (left >= 1 && word == "exit") return atoi(arg[0]);
         if (left >= 1 && word == "die") raise(atoi(arg[0]));
         if (left >= 1 && word == "open") Say("open", open(arg[0], O_RDONLY | O_CLOEXEC));
+        if (left >= 1 && word == "lease") {
+            int fd = open(arg[0], O_RDONLY | O_CLOEXEC);
+            Say("lease", fcntl(fd, F_SETLEASE, F_RDLCK));
+        }
         if (left >= 1 && word == "ls") List(arg[0]);
         if (left >= 1 && word == "setids") SetIds(arg[0]);
         if (left >= 1 && word == "write") WriteFile(arg[0]);

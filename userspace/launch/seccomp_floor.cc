@@ -48,6 +48,7 @@ constexpr uint32_t kSocketTypeMask = 0xf;
 constexpr uint32_t kProtoMptcp = 262, kProtoSctp = 132;
 constexpr uint32_t kFamilyAlg = 38, kFamilyVsock = 40;
 constexpr uint32_t kTiocLinux = 0x541c;
+constexpr uint32_t kSetLease = 1024, kSetDelegation = 1040;  // F_SETLEASE; F_SETDELEG of Linux 6.19
 
 constexpr uint32_t kSetIds = S_ISUID | S_ISGID;
 // The flags of open that make a file, and with it look at the mode. Without the C library's
@@ -92,6 +93,7 @@ class Floor {
         code_[jump].jf = static_cast<uint8_t>(code_.size() - jump - 1);
     }
     void Modes();
+    void Leases();
     void ModeArg(long number, unsigned mode, int flags = -1);
     void Numbers();
     void Namespaces();
@@ -137,6 +139,18 @@ void Floor::Modes() {
 #endif
     // Its mode lies in memory. Programs that know it fall back to openat.
     if (writable_binds_) RefuseCalls(false, ENOSYS, {SYS_openat2});
+}
+
+// Whoever owns a file may lease it, read-only mounts and descriptors included: the host's next
+// open of it for writing (or reading) would then wait for the sandbox, for
+// /proc/sys/fs/lease-break-time seconds each.
+void Floor::Leases() {
+    ForCall(SYS_fcntl, [&] {
+        LoadArg(1);
+        ReturnIfEqual(kSetLease, Refuse(EPERM));
+        ReturnIfEqual(kSetDelegation, Refuse(EPERM));
+        Return(kAllow);
+    });
 }
 
 void Floor::Numbers() {
@@ -267,6 +281,7 @@ std::vector<sock_filter> Floor::Build() {
         Return(Refuse(ENOSYS));
     }
     Modes();
+    Leases();
     Numbers();
     Namespaces();
     Values();

@@ -152,6 +152,9 @@ TEST(SeccompFloor, ForeignAbisAndQueries) {
     EXPECT_EQ(Evaluate(code, SYS_prlimit64, {0, 7, 0x7fff00000000, 0}), kAllow);
     EXPECT_EQ(Evaluate(code, SYS_ioctl, {0, 0xdeadbeef00000000ull | TIOCSTI}), Errno(EPERM));
     EXPECT_EQ(Evaluate(code, SYS_ioctl, {0, TIOCGWINSZ}), kAllow);
+    EXPECT_EQ(Evaluate(code, SYS_fcntl, {0, 1024 | 1ull << 32, 1}), Errno(EPERM));  // F_SETLEASE
+    EXPECT_EQ(Evaluate(code, SYS_fcntl, {0, 1040, 0x1000}), Errno(EPERM));          // F_SETDELEG
+    EXPECT_EQ(Evaluate(code, SYS_fcntl, {0, 1025}), kAllow);
 }
 
 TEST(SeccompFloor, SetIdBitsOfAModeThatCounts) {
