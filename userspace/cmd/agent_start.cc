@@ -120,7 +120,7 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     return absl::OkStatus();
 }
 
-// Binds must not show what the policy denies, nor what no sandbox may see.
+// Neither binds nor a root file system may show what the policy denies, nor what no sandbox may see.
 Status Agent::CheckSources(const policy::CompiledPolicy& compiled, const api::Packet& packet) {
     const sk_hash_keys keys = sensor_.keys();
     const policy::PolicyView view{.cells = compiled.cells, .keys = &keys};
@@ -129,7 +129,9 @@ Status Agent::CheckSources(const policy::CompiledPolicy& compiled, const api::Pa
     };
     for (int i = 0; i < packet.message.fds_size(); ++i) {
         const api::FdRole role = packet.message.fds(i);
-        if (role != api::FD_IN && role != api::FD_OUT && role != api::FD_BIND) continue;
+        if (role != api::FD_IN && role != api::FD_OUT && role != api::FD_BIND && role != api::FD_ROOTFS) {
+            continue;
+        }
         const Status status = launch::CheckBindSource(packet.fds[i].get(), denied);
         if (!status.ok()) return status;
     }

@@ -163,6 +163,8 @@ TEST_F(Run, OwnFailuresAre125AndSayWhatToDo) {
         {{"run", "--timeout", "soon", "--", "/bin/true"}, "--timeout takes"},
         {{"run", "--in", "/nonexistent", "--", "/bin/true"}, "--in"},
         {{"run", "--in", "/", "--", "/bin/true"}, "/"},
+        {{"run", "--rootfs", "/", "--", "/bin/true"}, "the host's root"},
+        {{"run", "--rootfs", "/root", "--", "/bin/true"}, "home directory"},
         {{"run", "--runtime", "vm", "--", "/bin/true"}, "not there yet"},
         {{"run", "--polcy", "x"}, "unknown flag --polcy"},
         {{"run"}, "no command"},

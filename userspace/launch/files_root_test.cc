@@ -167,6 +167,32 @@ TEST_F(Files, RootfsReplacesTheHosts) {
     EXPECT_THAT(ran.out, HasSubstr("open ok\nopen ENOENT\n"));
 }
 
+TEST_F(Files, LinksOfARootfsLeadNowhereOnTheHost) {
+    std::filesystem::create_directories(dir_ + "/image/bin");
+    std::filesystem::create_directory(dir_ + "/host");
+    Put("host/resolv.conf", "the host's\n");
+    std::filesystem::create_symlink(dir_ + "/host", dir_ + "/image/etc");
+    std::filesystem::create_symlink("bin/etc", dir_ + "/image/opt");
+    std::filesystem::create_directory(dir_ + "/image/bin/etc");
+    auto with_bind = [&](const std::string& target) {
+        NativeSpec spec = InSpec({"probe", "ls", "/opt"});
+        spec.rootfs = Fd(open((dir_ + "/image").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+        spec.binds.push_back({Fd(open((dir_ + "/data").c_str(), O_PATH | O_CLOEXEC)), target, false});
+        return spec;
+    };
+    for (const char* target : {"/etc/resolv.conf", "/etc/made", "/etc/sub/made"}) {
+        EXPECT_FALSE(RunSandbox(with_bind(target)).status.ok()) << target;
+    }
+    EXPECT_EQ(*ReadFile(dir_ + "/host/resolv.conf", 100), "the host's\n");
+    EXPECT_FALSE(std::filesystem::exists(dir_ + "/host/made"));
+    EXPECT_FALSE(std::filesystem::exists(dir_ + "/host/sub"));
+    // One that stays inside is followed, as the sandbox itself would.
+    Put("image/bin/etc/x", "", 0644);
+    Ran ran = RunSandbox(with_bind("/opt/x"));
+    ASSERT_TRUE(ran.status.ok()) << ran.status;
+    EXPECT_THAT(ran.out, HasSubstr("ls /opt: x\n"));
+}
+
 TEST_F(Files, OwnTerminalWithItsSize) {
     NativeSpec spec = MakeSpec({"probe", "tty", "size", "devtty", "escapes"});
     spec.tty = true;

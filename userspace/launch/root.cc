@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -29,15 +31,21 @@ constexpr const char* kHostDirs[] = {"usr", "bin", "sbin", "lib", "lib32", "lib6
 // Never shown of a --rootfs, for they are made here.
 constexpr const char* kOwnDirs[] = {"proc", "sys", "dev", "tmp", "in", "out", "run"};
 
+// Paths below a new root are the caller's or an image's, and so may be links in it: they are
+// followed as they will be inside, never from the launcher's own root.
+constexpr uint64_t kInside = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+
 // Shows one top-level entry of `base` (a descriptor of the host's "/" or of --rootfs).
 Status AddEntry(RootTree& tree, int base, const std::string& name) {
-    struct stat st;
-    if (fstatat(base, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, absl::StrCat("stat /", name));
+    Fd source(openat(base, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    if (!source.ok()) {
+        return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, absl::StrCat("open /", name));
     }
+    struct stat st;
+    if (fstat(source.get(), &st) != 0) return ErrnoStatus(errno, absl::StrCat("stat /", name));
     if (S_ISLNK(st.st_mode)) {
         char target[256];
-        ssize_t n = readlinkat(base, name.c_str(), target, sizeof(target) - 1);
+        ssize_t n = readlinkat(source.get(), "", target, sizeof(target) - 1);
         if (n < 0) return ErrnoStatus(errno, absl::StrCat("read link /", name));
         target[n] = '\0';
         if (symlinkat(target, tree.root.get(), name.c_str()) != 0) {
@@ -46,8 +54,6 @@ Status AddEntry(RootTree& tree, int base, const std::string& name) {
         return absl::OkStatus();
     }
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) return absl::OkStatus();
-    Fd source(openat(base, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-    if (!source.ok()) return ErrnoStatus(errno, absl::StrCat("open /", name));
     SK_ASSIGN_OR_RETURN(Fd mount, CloneMount(source.get(), true, kShown));
     SK_RETURN_IF_ERROR(S_ISDIR(st.st_mode) ? MakeDirs(tree.root.get(), name)
                                            : WriteFileAt(tree.root.get(), name, ""));
@@ -128,6 +134,14 @@ int MountPointBase(const RootTree& tree, std::string* rest) {
     return tree.root.get();
 }
 
+// Below a directory of the host the point must exist, which attaching finds out; elsewhere it is made.
+Status MakeMountPoint(int base, const std::string& path, bool directory) {
+    if (directory) return MakeDirs(base, path);
+    size_t slash = path.rfind('/');
+    if (slash != std::string::npos) SK_RETURN_IF_ERROR(MakeDirs(base, path.substr(0, slash)));
+    return WriteFileAt(base, path, "");
+}
+
 Status CheckTarget(const std::string& target) {
     for (absl::string_view part : absl::StrSplit(target.substr(target.empty() ? 0 : 1), '/')) {
         if (part.empty() || part == "." || part == "..") {
@@ -161,16 +175,9 @@ Status AddBind(const NativeSpec& spec, const Bind& bind, RootTree& tree) {
     }
     if (!mount.ok()) return Annotate(mount.status(), absl::StrCat("bind ", bind.target));
     std::string target = bind.target.substr(1), rest = target;
-    int base = MountPointBase(tree, &rest);
-    // Below a directory of the host the point must exist, which attaching finds out; elsewhere it
-    // is made.
-    if (S_ISDIR(st.st_mode)) {
-        SK_RETURN_IF_ERROR(MakeDirs(base, rest));
-    } else {
-        size_t slash = rest.rfind('/');
-        if (slash != std::string::npos) SK_RETURN_IF_ERROR(MakeDirs(base, rest.substr(0, slash)));
-        SK_RETURN_IF_ERROR(WriteFileAt(base, rest, ""));
-    }
+    const Status made = MakeMountPoint(MountPointBase(tree, &rest), rest, S_ISDIR(st.st_mode));
+    // A link into what is attached later has no end yet.
+    if (!made.ok() && !absl::IsNotFound(made)) return made;
     tree.mounts.push_back({*std::move(mount), target});
     return absl::OkStatus();
 }
@@ -178,17 +185,23 @@ Status AddBind(const NativeSpec& spec, const Bind& bind, RootTree& tree) {
 }  // namespace
 
 Status MakeDirs(int base, const std::string& path) {
-    for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
-        std::string part = path.substr(0, end);
-        if (mkdirat(base, part.c_str(), 0755) != 0 && errno != EEXIST) {
+    Fd parent(SysOpenat2(base, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0, kInside));
+    if (!parent.ok()) return ErrnoStatus(errno, "open the new root");
+    for (size_t start = 0, end; start <= path.size(); start = end + 1) {
+        end = std::min(path.find('/', start), path.size());
+        const std::string part = path.substr(0, end), name = path.substr(start, end - start);
+        if (mkdirat(parent.get(), name.c_str(), 0755) != 0 && errno != EEXIST) {
             return ErrnoStatus(errno, absl::StrCat("make directory /", part));
         }
-        if (end == std::string::npos) return absl::OkStatus();
+        parent.Reset(SysOpenat2(base, part.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, 0, kInside));
+        if (!parent.ok()) return ErrnoStatus(errno, absl::StrCat("enter directory /", part));
     }
+    return absl::OkStatus();
 }
 
 Status WriteFileAt(int base, const std::string& name, const std::string& text) {
-    Fd file(openat(base, name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
+    Fd file(
+        SysOpenat2(base, name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644, kInside));
     if (!file.ok()) return ErrnoStatus(errno, absl::StrCat("make /", name));
     // The launcher's umask is its user's.
     if (fchmod(file.get(), 0644) != 0) return ErrnoStatus(errno, absl::StrCat("mode of /", name));

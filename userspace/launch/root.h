@@ -31,7 +31,8 @@ Status AddDev(const NativeSpec& spec, RootTree& tree);
 // etc.cc: the generated files, and what is shown of the host's.
 Status AddEtc(const NativeSpec& spec, const std::string& resolver, RootTree& tree);
 
-// Directory of mode 0755 below the descriptor, made with its parents; existing ones are kept.
+// Directory of mode 0755 below the descriptor, made with its parents; existing ones are kept. Links
+// among them are followed as if the descriptor were the root.
 Status MakeDirs(int base, const std::string& path);
 Status WriteFileAt(int base, const std::string& name, const std::string& text);
 // A bind of a host path, read-only; absent sources are skipped. Makes the mount point.
