@@ -70,7 +70,7 @@ void List(const char* path) {
 constexpr unsigned long kUpper = 1ul << 32;
 
 void Escapes() {
-    char page[64] = {};
+    char page[512] = {};  // io_uring_setup, where it is granted, writes 120 bytes
     Say("unshare_user", syscall(SYS_unshare, CLONE_NEWUSER));
     Say("unshare_mount", syscall(SYS_unshare, CLONE_NEWNS));
     Say("unshare_smuggled", syscall(SYS_unshare, CLONE_NEWUSER | kUpper));
