@@ -1,6 +1,7 @@
 // Connections to host: ports, carried from the sandbox's loopback to the host's.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -17,6 +18,8 @@ namespace {
 
 constexpr size_t kBufferBytes = 16384;
 constexpr int kBacklog = 64;
+// Tries to reach a listener whose backlog is full: 1 + 2 + 4 seconds, then the port counts as closed.
+constexpr int kSynRetries = 2;
 
 sockaddr_in Loopback(uint16_t port) {
     sockaddr_in address{};
@@ -47,6 +50,7 @@ struct Flow {
 struct Connection {
     Fd inner, outer;
     Flow up, down;  // up: from the sandbox to the host
+    bool connecting = false;
     bool failed = false;
     bool done() const { return failed || (up.shut && down.shut); }
 };
@@ -77,19 +81,31 @@ void Pump(int from, int to, Flow& flow, bool* failed) {
     }
 }
 
-// A connection to a port of this host's loopback is made or refused at once, without waiting.
+// A listener that does not accept must not stop the others: the connection is made meanwhile.
 bool Accept(int listener, uint16_t port, std::list<Connection>* connections) {
     Fd inner(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!inner.ok()) return false;
     if (connections->size() >= kMaxForwarded) return true;
-    Fd outer(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Fd outer(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!outer.ok()) return true;
+    (void)setsockopt(outer.get(), IPPROTO_TCP, TCP_SYNCNT, &kSynRetries, sizeof(kSynRetries));
     sockaddr_in address = Loopback(port);
-    if (!outer.ok() || connect(outer.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-        return true;  // closed, as a port without listener would be
-    }
-    connections->push_back({std::move(inner), std::move(outer), {}, {}, false});
+    const int rc = connect(outer.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+    if (rc != 0 && errno != EINPROGRESS) return true;  // closed, as a port without listener would be
+    connections->push_back({std::move(inner), std::move(outer), {}, {}, rc != 0, false});
     return true;
 }
+
+void FinishConnect(Connection& c) {
+    int error = 0;
+    socklen_t size = sizeof(error);
+    c.failed = getsockopt(c.outer.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0;
+    c.connecting = false;
+}
+
+// Nothing of a descriptor that nothing is wanted from: its hang-up is reported whether asked for or
+// not, and would turn the loop without pause until the other side takes what is pending.
+pollfd Poll(const Fd& fd, int events) { return {events == 0 ? -1 : fd.get(), static_cast<short>(events), 0}; }
 
 }  // namespace
 
@@ -125,19 +141,21 @@ void HostForwarder::Run() {
         std::vector<pollfd> fds{{stop_.get(), POLLIN, 0}};
         for (const Fd& listener : listeners_) fds.push_back({listener.get(), POLLIN, 0});
         for (const Connection& c : connections) {
-            fds.push_back({c.inner.get(), Wanted(c.up, c.down), 0});
-            fds.push_back({c.outer.get(), Wanted(c.down, c.up), 0});
+            fds.push_back(Poll(c.inner, c.connecting ? 0 : Wanted(c.up, c.down)));
+            fds.push_back(Poll(c.outer, c.connecting ? POLLOUT : Wanted(c.down, c.up)));
         }
         if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) return;
         if (fds[0].revents != 0) return;
         size_t at = 1 + listeners_.size();
         for (Connection& c : connections) {
-            const bool ready = (fds[at].revents | fds[at + 1].revents) != 0;
-            // A hang-up is reported even when nothing is asked: without this a half-closed
-            // connection would spin.
-            if (((fds[at].revents | fds[at + 1].revents) & (POLLERR | POLLNVAL)) != 0) c.failed = true;
+            const int events = fds[at].revents | fds[at + 1].revents;
             at += 2;
-            if (!ready) continue;
+            if (events == 0) continue;
+            if (c.connecting) {
+                FinishConnect(c);
+                continue;
+            }
+            if ((events & (POLLERR | POLLNVAL)) != 0) c.failed = true;
             Pump(c.inner.get(), c.outer.get(), c.up, &c.failed);
             Pump(c.outer.get(), c.inner.get(), c.down, &c.failed);
         }

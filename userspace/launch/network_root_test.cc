@@ -83,6 +83,33 @@ TEST(Network, HostPortIsServedAndOnlyThat) {
     EXPECT_EQ(other.count(), 0);
 }
 
+// A listener whose backlog is full: connections to it neither succeed nor fail.
+TEST(Network, APortThatDoesNotAcceptStopsNoOther) {
+    Fd deaf(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = inet_addr("127.0.0.1");
+    socklen_t size = sizeof(address);
+    ASSERT_EQ(bind(deaf.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    ASSERT_EQ(listen(deaf.get(), 0), 0);
+    getsockname(deaf.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    std::vector<Fd> fill;
+    for (int i = 0; i < 4; ++i) {
+        fill.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        (void)connect(fill.back().get(), reinterpret_cast<sockaddr*>(&address), size);
+    }
+    Server asked("127.0.0.1");
+    const uint16_t deaf_port = ntohs(address.sin_port);
+    NativeSpec spec = MakeSpec({"probe", "connect", "127.0.0.1", std::to_string(deaf_port), "connect",
+                                "127.0.0.1", std::to_string(asked.port())});
+    spec.host_ports = {deaf_port, asked.port()};
+    const uint64_t start = BootNow();
+    Ran ran = RunSandbox(std::move(spec));
+    ASSERT_TRUE(ran.status.ok()) << ran.status;
+    EXPECT_EQ(ran.out, "connect ok\nconnect ok\nsaid hello\n");
+    EXPECT_LT(BootNow() - start, 30'000'000'000u);
+}
+
 // The world outside: a second namespace behind a veth of its own, with a listener in it.
 class World {
   public:
