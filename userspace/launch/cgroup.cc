@@ -34,7 +34,16 @@ StatusOr<std::string> FindCgroup2() {
         if (head[3] != "/")
             continue;  // a subtree shown elsewhere; ids below it would not differ,
                        // but its parent could be taken away from us
-        return std::string(head[4]);
+        std::string root(head[4]);
+        // Only the hierarchy's own root lacks it. The kernel counts levels from there: seen from the
+        // root of a cgroup namespace each sandbox would lie at another level, and be condemned.
+        if (access(absl::StrCat(root, "/cgroup.events").c_str(), F_OK) == 0) {
+            return absl::FailedPreconditionError(absl::StrCat(
+                root,
+                " shows cgroup v2 from within a cgroup namespace; run stockaded in the host's (docker "
+                "run --cgroupns=host)"));
+        }
+        return root;
     }
     return absl::FailedPreconditionError(
         "cgroup v2 is not mounted; mount -t cgroup2 none /sys/fs/cgroup/unified");

@@ -1,7 +1,9 @@
 // Beginning and end: what is born where, and what is left after which death.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -143,6 +145,28 @@ TEST(Life, KilledLauncherLeavesNothing) {
     EXPECT_EQ(left.cgroups, 1);
     EXPECT_THAT(left.failed, testing::IsEmpty());
     EXPECT_FALSE(Exists(CgroupPath(id)));
+}
+
+// A container's view: what it calls the root is some level below the kernel's.
+TEST(Life, ACgroupNamespaceIsNamedAndRefused) {
+    const std::string root = TestHome().path.substr(0, TestHome().path.rfind('/'));
+    const std::string place = absl::StrCat(TestHome().path, "/namespace");
+    ASSERT_EQ(mkdir(place.c_str(), 0755), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        auto procs = Fd::Open(place + "/cgroup.procs", O_WRONLY);
+        if (!procs.ok() || !WriteAll(procs->get(), "0").ok()) _exit(1);
+        if (unshare(CLONE_NEWCGROUP | CLONE_NEWNS) != 0) _exit(2);
+        if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(3);
+        if (umount2(root.c_str(), MNT_DETACH) != 0) _exit(4);
+        if (mount("none", root.c_str(), "cgroup2", 0, nullptr) != 0) _exit(5);
+        Status status = FindCgroupHome("inside").status();
+        _exit(std::string(status.message()).find("cgroup namespace") == std::string::npos ? 6 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << WEXITSTATUS(status);
+    EXPECT_TRUE(Eventually([&] { return rmdir(place.c_str()) == 0; }));
 }
 
 TEST(Life, FailedStartLeavesNothing) {
