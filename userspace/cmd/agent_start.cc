@@ -132,7 +132,8 @@ Status Agent::CheckSources(const policy::CompiledPolicy& compiled, const api::Pa
         if (role != api::FD_IN && role != api::FD_OUT && role != api::FD_BIND && role != api::FD_ROOTFS) {
             continue;
         }
-        const Status status = launch::CheckBindSource(packet.fds[i].get(), denied);
+        const Status status = launch::CheckBindSource(packet.fds[i].get(), denied,
+                                                      {options_.config.runtime_dir, options_.config.pin_dir});
         if (!status.ok()) return status;
     }
     return absl::OkStatus();

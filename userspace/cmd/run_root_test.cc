@@ -164,6 +164,8 @@ TEST_F(Run, OwnFailuresAre125AndSayWhatToDo) {
         {{"run", "--in", "/nonexistent", "--", "/bin/true"}, "--in"},
         {{"run", "--in", "/", "--", "/bin/true"}, "/"},
         {{"run", "--rootfs", "/", "--", "/bin/true"}, "the host's root"},
+        {{"run", "--in", dir_ + "/run", "--", "/bin/true"}, "may not be shown"},
+        {{"run", "--in", dir_, "--", "/bin/true"}, "it holds"},
         {{"run", "--rootfs", "/root", "--", "/bin/true"}, "home directory"},
         {{"run", "--runtime", "vm", "--", "/bin/true"}, "not there yet"},
         {{"run", "--polcy", "x"}, "unknown flag --polcy"},
@@ -269,7 +271,8 @@ TEST_F(Run, ASecondAgentIsRefused) {
 }
 
 TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
-    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--in", dir_, "--", "/bin/sh", "-c",
+    std::filesystem::create_directory(dir_ + "/shown");
+    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--in", dir_ + "/shown", "--", "/bin/sh", "-c",
                              "echo up; while ! [ -e /in/go ]; do sleep 0.05; done; exit 5"},
                             "ad");
     ASSERT_TRUE(Until([] { return Read("ad.out") == "up\n"; })) << Read("ad.err");
@@ -277,7 +280,7 @@ TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
     StopAgent(SIGKILL);
     ASSERT_TRUE(Until([] { return absl::StrContains(Stockade({"ps", "-o", "json"}).out, "Adopted"); }));
     EXPECT_NE(AgentPid(), before);
-    Write("go", "");
+    Write("shown/go", "");
     const Ran ran = Finish(pid, "ad");
     EXPECT_EQ(ran.status, 5) << ran.err;
     EXPECT_TRUE(Until(NothingLeft));

@@ -1,8 +1,10 @@
 #include "userspace/launch/bind_check.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <climits>
@@ -28,6 +30,11 @@ constexpr const char* kRuntimes[] = {
     "/var/lib/containerd",   "/var/lib/containers",  "/var/lib/kubelet",  "/var/lib/stockade",
     "/var/lib/rancher",
 };
+// The same views wherever else they are mounted: bpf (pinned maps and links), cgroup v1 and v2, proc,
+// sysfs, debugfs, tracefs, securityfs, configfs, efivarfs, devpts.
+constexpr uint32_t kKernelMagics[] = {BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, PROC_SUPER_MAGIC,
+                                      SYSFS_MAGIC,  DEBUGFS_MAGIC,      TRACEFS_MAGIC,       SECURITYFS_MAGIC,
+                                      0x62656570,   EFIVARFS_MAGIC,     DEVPTS_SUPER_MAGIC};
 // Sockets of rootless runtimes, below /run/user/UID.
 constexpr const char* kUserRuntimes[] = {"docker.sock", "podman", "containerd-rootless", "bus", "systemd"};
 
@@ -87,8 +94,9 @@ Status CheckHome(const std::string& path, const Identity& identity) {
     return absl::OkStatus();
 }
 
-Status CheckRuntimes(const std::string& path, const Identity& identity) {
-    for (const char* name : kRuntimes) {
+Status CheckRuntimes(const std::string& path, const Identity& identity, std::vector<std::string> names) {
+    for (const char* name : kRuntimes) names.emplace_back(name);
+    for (const std::string& name : names) {
         std::string runtime = Real(name);
         Identity other;
         if (Below(path, runtime) || Below(path, name))
@@ -112,7 +120,7 @@ Status CheckRuntimes(const std::string& path, const Identity& identity) {
 
 }  // namespace
 
-Status CheckBindSource(int fd, const DenyPredicate& denied) {
+Status CheckBindSource(int fd, const DenyPredicate& denied, const std::vector<std::string>& own) {
     char buffer[PATH_MAX];
     ssize_t n = readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), buffer, sizeof(buffer));
     if (n <= 0 || n == sizeof(buffer)) return absl::PermissionDeniedError("the source of a bind has no path");
@@ -133,15 +141,23 @@ Status CheckBindSource(int fd, const DenyPredicate& denied) {
             return Refuse(path, absl::StrCat("it is part of ", tree));
         }
     }
+    struct statfs fs;
+    if (fstatfs(fd, &fs) != 0) return ErrnoStatus(errno, absl::StrCat("statfs ", path));
+    for (const uint32_t magic : kKernelMagics) {
+        if (static_cast<uint32_t>(fs.f_type) == magic) {
+            return Refuse(path, "it lies on a file system of the kernel's");
+        }
+    }
     SK_RETURN_IF_ERROR(CheckHome(path, identity));
-    SK_RETURN_IF_ERROR(CheckRuntimes(path, identity));
+    SK_RETURN_IF_ERROR(CheckRuntimes(path, identity, own));
     if (denied && denied(path)) return Refuse(path, "the policy denies it");
     return absl::OkStatus();
 }
 
-StatusOr<Fd> OpenBindSource(const std::string& path, const DenyPredicate& denied) {
+StatusOr<Fd> OpenBindSource(const std::string& path, const DenyPredicate& denied,
+                            const std::vector<std::string>& own) {
     SK_ASSIGN_OR_RETURN(Fd fd, Fd::Open(path, O_PATH));
-    SK_RETURN_IF_ERROR(CheckBindSource(fd.get(), denied));
+    SK_RETURN_IF_ERROR(CheckBindSource(fd.get(), denied, own));
     return fd;
 }
 

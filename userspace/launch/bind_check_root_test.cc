@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "userspace/launch/mounts.h"
+#include "userspace/launch/syscalls.h"
 
 namespace stockade::launch {
 namespace {
@@ -47,6 +48,34 @@ TEST(BindCheck, AnotherNameOfAHomeIsAHome) {
     ASSERT_TRUE(alias.ok()) << alias.status();
     // Its path says "/": a bind elsewhere has whatever name its maker chose.
     EXPECT_TRUE(absl::IsPermissionDenied(CheckBindSource(alias->get())));
+}
+
+TEST(BindCheck, TheAgentsOwnDirectoriesAreRefused) {
+    char name[] = "/tmp/stockade_bind_XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    const std::string dir = name, run = dir + "/run";
+    std::filesystem::create_directories(run + "/sandboxes");
+    for (const std::string& path : {run, run + "/sandboxes", dir}) {
+        EXPECT_TRUE(OpenBindSource(path).ok()) << path;
+        EXPECT_TRUE(absl::IsPermissionDenied(OpenBindSource(path, nullptr, {run}).status())) << path;
+    }
+    std::filesystem::create_directory(dir + "/beside");
+    EXPECT_TRUE(OpenBindSource(dir + "/beside", nullptr, {run}).ok());
+    std::filesystem::remove_all(name);
+}
+
+TEST(BindCheck, FileSystemsOfTheKernelAreRefusedByAnyName) {
+    for (const char* type : {"bpf", "proc", "cgroup2"}) {
+        auto mount = NewMount(type, {}, 0);
+        ASSERT_TRUE(mount.ok()) << mount.status();
+        char name[] = "/tmp/stockade_bind_XXXXXX";
+        ASSERT_NE(mkdtemp(name), nullptr);
+        ASSERT_EQ(SysMoveMount(mount->get(), "", AT_FDCWD, name, MOVE_MOUNT_F_EMPTY_PATH), 0);
+        Status status = OpenBindSource(name).status();
+        EXPECT_THAT(std::string(status.message()), HasSubstr("file system of the kernel's")) << type;
+        EXPECT_EQ(umount2(name, MNT_DETACH), 0);
+        rmdir(name);
+    }
 }
 
 TEST(BindCheck, DevicesAndFifosAreNoSource) {
