@@ -187,6 +187,20 @@ TEST_F(Run, TimeoutEndsIt) {
     EXPECT_TRUE(absl::StrContains(Read("r.json"), "\"end\":\"timeout\"")) << Read("r.json");
 }
 
+// A lease makes every open of the file wait, the one of execve too.
+TEST_F(Run, TimeoutEndsACommandWhoseExecveWaits) {
+    std::filesystem::copy_file("/bin/true", dir_ + "/slow");
+    signal(SIGIO, SIG_IGN);  // what tells the holder of the lease
+    Fd lease(open((dir_ + "/slow").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(fcntl(lease.get(), F_SETLEASE, F_WRLCK), 0);
+    const uint64_t start = BootNow();
+    const Ran ran = Stockade({"run", "-p", dir_ + "/open.yaml", "--bind", dir_ + "/slow:/slow", "--timeout",
+                              "300ms", "--result", dir_ + "/slow.json", "--", "/slow"});
+    EXPECT_LT(BootNow() - start, 20 * kSecond);
+    EXPECT_EQ(ran.status, 137) << ran.err;
+    EXPECT_TRUE(absl::StrContains(Read("slow.json"), "\"end\":\"timeout\"")) << Read("slow.json");
+}
+
 TEST_F(Run, ForwardsSignals) {
     const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c",
                              "trap 'echo got; exit 3' TERM; echo ready; while :; do sleep 0.05; done"},

@@ -44,7 +44,7 @@ class Shim {
     const api::StartShim& start() const { return order_.message.start_shim(); }
 
     Status Build();
-    Status Release();
+    void OnExec();
     void Loop();
     int PollTimeout() const;
     void OnDeadline();
@@ -71,6 +71,7 @@ class Shim {
     uint64_t agent_deadline_ns_ = 0;  // no agent: until when one is waited for; 0 = there is one
     std::string end_;                 // why it was ended; empty = by itself
     std::string reason_;
+    bool releasing_ = false;  // the command was let go, its execve is not through
     bool policy_kill_ = false;
     api::ShimEnded ended_;
     api::SessionEnded last_;
@@ -109,9 +110,11 @@ Status Shim::Build() {
     return control_.Send(message, {{api::FD_PIDFD, sandbox_->pidfd()}});
 }
 
-Status Shim::Release() {
-    const StatusOr<launch::ExecResult> exec = sandbox_->Release();
-    if (!exec.ok()) return exec.status();
+// The command's execve is through, or nobody is left who could make it.
+void Shim::OnExec() {
+    releasing_ = false;
+    const StatusOr<launch::ExecResult> exec = sandbox_->FinishRelease();
+    if (!exec.ok()) return End("failed", std::string(exec.status().message()));
     Message message;
     api::ShimReleased& released = *message.mutable_shim_released();
     released.set_boot_ns(BootNow());
@@ -120,7 +123,7 @@ Status Shim::Release() {
     released.set_stage(exec->stage);
     released.set_exec_errno(exec->error);
     Tell(message);
-    if (!exec->started) {
+    if (!exec->started && end_.empty()) {
         reason_ = exec->error == 0
                       ? absl::StrCat(start().run().argv(0), ": was killed before its first instruction")
                       : absl::StrCat(start().run().argv(0), ": ", exec->stage, ": ",
@@ -131,7 +134,6 @@ Status Shim::Release() {
     std::vector<api::FdArg> fds;
     if (sandbox_->master() >= 0) fds.emplace_back(api::FD_PTY, sandbox_->master());
     (void)session_.Send(session, fds);  // a client that is gone is seen in the loop
-    return absl::OkStatus();
 }
 
 // Kills the sandbox; its end is then seen at the pidfd.
@@ -178,7 +180,9 @@ void Shim::HandleControl(const Message& message) {
     if (message.has_shim_go() && phase_ == Phase::kWaitGo) {
         SetDeadline(start().run().timeout_ns());
         phase_ = Phase::kRunning;
-        if (const Status status = Release(); !status.ok()) End("failed", std::string(status.message()));
+        const Status status = sandbox_->StartRelease();
+        releasing_ = status.ok();
+        if (!status.ok()) End("failed", std::string(status.message()));
     } else if (message.has_shim_abort()) {
         Fail(absl::FailedPreconditionError(message.shim_abort().reason()));
         phase_ = Phase::kDone;
@@ -277,8 +281,11 @@ void Shim::Loop() {
         const bool alive = phase_ == Phase::kRunning || phase_ == Phase::kWaitGo;
         pollfd fds[] = {{.fd = control_.ok() ? control_.fd() : -1, .events = POLLIN, .revents = 0},
                         {.fd = session_.ok() ? session_.fd() : -1, .events = POLLIN, .revents = 0},
-                        {.fd = alive ? sandbox_->pidfd() : -1, .events = POLLIN, .revents = 0}};
-        if (poll(fds, 3, PollTimeout()) < 0 && errno != EINTR) break;
+                        {.fd = alive ? sandbox_->pidfd() : -1, .events = POLLIN, .revents = 0},
+                        {.fd = releasing_ ? sandbox_->exec_fd() : -1, .events = POLLIN, .revents = 0}};
+        if (poll(fds, 4, PollTimeout()) < 0 && errno != EINTR) break;
+        // Before the end, which may have come in the same round and is told after it.
+        if (releasing_ && (fds[3].revents | fds[2].revents) != 0) OnExec();
         if (fds[1].revents != 0) OnSession();
         if (phase_ != Phase::kDone && fds[0].revents != 0) OnControl();
         if (fds[2].revents != 0 && phase_ == Phase::kRunning) OnEnded();

@@ -45,7 +45,9 @@ class NativeSandboxImpl : public NativeSandbox {
     int landlock_abi() const override { return landlock_abi_; }
     int out_fd() const override { return tree_.out.get(); }
     std::string host_address() const override { return slot_.host_address; }
-    StatusOr<ExecResult> Release() override;
+    Status StartRelease() override { return Go(kGoRelease); }
+    int exec_fd() const override { return child_.exec.get(); }
+    StatusOr<ExecResult> FinishRelease() override;
     Status Signal(int signo) override;
     StatusOr<int> Wait() override;
     StatusOr<DestroyReport> Destroy(int timeout_ms) override;
@@ -102,8 +104,7 @@ Status NativeSandboxImpl::Go(unsigned char order) {
     return n == 1 ? absl::OkStatus() : ErrnoStatus(errno, "order the sandbox's init");
 }
 
-StatusOr<ExecResult> NativeSandboxImpl::Release() {
-    SK_RETURN_IF_ERROR(Go(kGoRelease));
+StatusOr<ExecResult> NativeSandboxImpl::FinishRelease() {
     ChildMessage message{};
     SK_ASSIGN_OR_RETURN(bool some, ReadMessage(child_.exec.get(), &message));
     child_.exec.Reset();

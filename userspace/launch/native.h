@@ -125,9 +125,17 @@ class NativeSandbox {
     // Host end of the veth, "10.x.y.z"; empty without egress. A resolver may listen there.
     virtual std::string host_address() const = 0;
 
-    // Lets the command go and waits for its execve. OK with started=false when execve failed;
-    // an error when the sandbox died before.
-    virtual StatusOr<ExecResult> Release() = 0;
+    // Lets the command go. Its execve may wait, for a slow file system or a lease: exec_fd() is
+    // readable when it is through, and then FinishRelease does not block.
+    virtual Status StartRelease() = 0;
+    virtual int exec_fd() const = 0;  // borrowed; -1 after FinishRelease
+    // OK with started=false when execve failed or the sandbox died before.
+    virtual StatusOr<ExecResult> FinishRelease() = 0;
+    // Both, with the wait between them.
+    StatusOr<ExecResult> Release() {
+        SK_RETURN_IF_ERROR(StartRelease());
+        return FinishRelease();
+    }
     // To the command (not its children; those of a terminal get theirs through the pty).
     virtual Status Signal(int signo) = 0;
     // Blocks until the command has ended: its exit status, 128+n for a signal, 126/127 when
