@@ -220,6 +220,19 @@ TEST_F(Run, CopiesFilesOut) {
     EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(dir_ + "/files/link")));
 }
 
+TEST_F(Run, NamesFromOutAreFilesAsTheyAreAndEscapedInWords) {
+    std::filesystem::create_directory(dir_ + "/names");
+    const Ran ran =
+        Sh("cd /out; echo x > \"$(printf 'a\\nb')\"; ln -s a \"$(printf 'c\\nstockade: d')\";"
+           "ln -s a \"$(printf 'e\\377')\"; exit 4",
+           {"--out", dir_ + "/names", "--result", dir_ + "/names.json"});
+    EXPECT_EQ(ran.status, 4) << ran.err;
+    EXPECT_EQ(Read("names/a\nb"), "x\n");
+    EXPECT_TRUE(absl::StrContains(ran.err, "not copied from /out: c\\x0astockade: d: symlink")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(ran.err, "not copied from /out: e\\xff: symlink")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(Read("names.json"), "e\\\\xff")) << Read("names.json");
+}
+
 TEST_F(Run, APolicyKillIs137WithItsReason) {
     const Ran ran = Stockade({"run", "-p", dir_ + "/strict.yaml", "--result", dir_ + "/k.json", "--events",
                               dir_ + "/k.events", "--", "/bin/sh", "-c", "/usr/bin/id; /bin/sleep 100"});

@@ -16,6 +16,7 @@
 #include "userspace/cmd/shim_spec.h"
 #include "userspace/launch/native.h"
 #include "userspace/launch/out_copy.h"
+#include "userspace/model/text.h"
 
 namespace stockade::cmd {
 namespace {
@@ -316,7 +317,10 @@ void Shim::CopyOut() {
     }
     for (const launch::OutDropped& dropped : report->dropped) {
         if (last_.notes_size() >= 20) break;
-        last_.add_notes(absl::StrCat("not copied from /out: ", dropped.path, ": ", dropped.reason));
+        // The sandbox chose the name: any bytes, and a message holds UTF-8.
+        std::string path;
+        (void)model::AppendEscaped(dropped.path, &path);
+        last_.add_notes(absl::StrCat("not copied from /out: ", path, ": ", dropped.reason));
     }
     if (report->dropped_count > 20) {
         last_.add_notes(absl::StrCat("not copied from /out: ", report->dropped_count, " in all"));
