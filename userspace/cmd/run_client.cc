@@ -78,7 +78,10 @@ StatusOr<int> RunClient::Run() {
     SK_ASSIGN_OR_RETURN(agent_, ConnectOrStartAgent(options_));
     SK_RETURN_IF_ERROR(SendRun(std::move(request)));
     if (!tty_) stdio_.Start();
-    SK_RETURN_IF_ERROR(Loop());
+    if (const Status status = Loop(); !status.ok()) {
+        session_.Close();  // ends a sandbox that was started yet, and with it the streams to be drained
+        return status;
+    }
     stdio_.Finish();
     StopTerminal();
     if (!has_result_) FromSession();
@@ -90,6 +93,7 @@ StatusOr<int> RunClient::Run() {
     if (!flags_.quiet || result_.end() == "failed") (void)WriteAll(STDERR_FILENO, ResultText(result_));
     if (!events_status_.ok()) (void)Complain(Annotate(events_status_, "--events"));
     if (!written.ok()) (void)Complain(written);
+    if (!stdio_.status().ok()) (void)Complain(stdio_.status());
     return result_.exit_code();
 }
 

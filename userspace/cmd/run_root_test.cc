@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -147,6 +148,40 @@ TEST_F(Run, PassesStreamsAndStatusThrough) {
     EXPECT_TRUE(absl::StrContains(ran.err, "err\n")) << ran.err;
     EXPECT_EQ(Sh("true").status, 0);
     EXPECT_TRUE(Until(NothingLeft));
+}
+
+// What was in the log before, and what others write to it, is not the sandbox's to touch.
+TEST_F(Run, FilesOfTheCallersStreamsAreNotHandedIn) {
+    Write("log", "before\n");
+    const std::string script =
+        "echo one; echo two >&2; echo three; cat; python3 -c '\n"
+        "import os, sys, stat\n"
+        "for fd in (0, 1, 2):\n"
+        "    assert stat.S_ISFIFO(os.fstat(fd).st_mode), fd\n"
+        "try: os.ftruncate(1, 0)\n"
+        "except OSError as e: print(e.errno)\n"
+        "try: os.pread(1, 10, 0)\n"
+        "except OSError as e: print(e.errno)'";
+    Write("script", script);
+    Write("input", "given\n");
+    const std::string command = absl::StrCat(Bin("stockade"), " --config ", dir_, "/config.yaml run -q -p ",
+                                             dir_, "/open.yaml -- /bin/sh -c \"$(cat ", dir_, "/script)\" <",
+                                             dir_, "/input >>", dir_, "/log 2>&1");
+    EXPECT_EQ(system(command.c_str()), 0) << Read("log");
+    EXPECT_EQ(Read("log"), "before\none\ntwo\nthree\ngiven\n22\n29\n");
+}
+
+// All of a long output is there when the status is told, and its order is kept.
+TEST_F(Run, LongOutputIsDrainedAndAFullDiskIsSaid) {
+    const Ran ran = Sh("i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i+1)); done; exit 6");
+    EXPECT_EQ(ran.status, 6);
+    EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 5000);
+    EXPECT_TRUE(absl::EndsWith(ran.out, "line 4999\n"));
+    const std::string command =
+        absl::StrCat(Bin("stockade"), " --config ", dir_, "/config.yaml run -q -p ", dir_,
+                     "/open.yaml -- /bin/sh -c 'while echo y; do :; done' >/dev/full 2>", dir_, "/full.err");
+    EXPECT_EQ(WEXITSTATUS(system(command.c_str())), 141);  // SIGPIPE, as of any reader that has gone
+    EXPECT_TRUE(absl::StrContains(Read("full.err"), "output of the sandbox is lost")) << Read("full.err");
 }
 
 TEST_F(Run, SpeaksOfFailuresAsShellsDo) {

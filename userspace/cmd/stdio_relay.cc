@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
 
 namespace stockade::cmd {
@@ -12,42 +15,70 @@ namespace {
 
 constexpr size_t kChunkBytes = 16384;
 
-// Until `from` ends, `to` breaks, or `stop` is readable.
-void Copy(int from, int to, int stop) {
+// Until `from` ends, `to` breaks, or `stop` is readable. The error of `to`, if it was that.
+Status Copy(int from, int to, int stop) {
     char buffer[kChunkBytes];
     while (true) {
         pollfd fds[] = {{.fd = from, .events = POLLIN, .revents = 0},
                         {.fd = stop, .events = POLLIN, .revents = 0}};
         if (poll(fds, stop >= 0 ? 2 : 1, -1) < 0) {
             if (errno == EINTR) continue;
-            return;
+            return absl::OkStatus();
         }
-        if (fds[1].revents != 0) return;
+        if (fds[1].revents != 0) return absl::OkStatus();
         const ssize_t n = read(from, buffer, sizeof(buffer));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0 || !WriteAll(to, absl::string_view(buffer, static_cast<size_t>(n))).ok()) return;
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (n <= 0) return absl::OkStatus();
+        SK_RETURN_IF_ERROR(WriteAll(to, absl::string_view(buffer, static_cast<size_t>(n))));
     }
+}
+
+bool SameFile(const struct stat& a, const struct stat& b) {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_rdev == b.st_rdev;
 }
 
 }  // namespace
 
+Status StdioRelay::MakePipe(int stream) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe");
+    const bool input = stream == 0;
+    theirs_[stream] = Fd(fds[input ? 0 : 1]);
+    ours_[stream] = Fd(fds[input ? 1 : 0]);
+    return absl::OkStatus();
+}
+
 Status StdioRelay::Prepare() {
     stop_ = Fd(eventfd(0, EFD_CLOEXEC));
     if (!stop_.ok()) return ErrnoStatus(errno, "make an eventfd");
+    struct stat st[3];
     for (int stream = 0; stream < 3; ++stream) {
-        if (!isatty(stream)) continue;
-        int fds[2];
-        if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe");
-        const bool input = stream == 0;
-        theirs_[stream] = Fd(fds[input ? 0 : 1]);
-        ours_[stream] = Fd(fds[input ? 1 : 0]);
+        if (fstat(stream, &st[stream]) != 0) {
+            st[stream] = {};
+            continue;
+        }
+        const bool null = S_ISCHR(st[stream].st_mode) && st[stream].st_rdev == makedev(1, 3);
+        if (S_ISFIFO(st[stream].st_mode) || null) continue;
+        // Two pipes would mix up the order in which the lines of a common log were written.
+        joined_ = stream == 2 && ours_[1].ok() && SameFile(st[1], st[2]);
+        if (!joined_) SK_RETURN_IF_ERROR(MakePipe(stream));
     }
     return absl::OkStatus();
 }
 
 int StdioRelay::fd(int stream) const {
+    if (stream == 2 && joined_) return theirs_[1].get();
     if (theirs_[stream].ok()) return theirs_[stream].get();
     return fcntl(stream, F_GETFD) < 0 ? -1 : stream;
+}
+
+// However it ends, the pipe is closed: who writes on into it is told, and does not wait.
+void StdioRelay::Output(int stream) {
+    const Status status = Copy(ours_[stream].get(), stream, -1);
+    // EPIPE and ECONNRESET: the reader has gone, which is how `| head` ends.
+    const bool gone = absl::IsFailedPrecondition(status) || absl::IsUnavailable(status);
+    if (!status.ok() && !gone) failed_[stream] = status;
+    ours_[stream].Reset();
 }
 
 void StdioRelay::Start() {
@@ -56,12 +87,9 @@ void StdioRelay::Start() {
         theirs_[stream].Reset();
         if (!ours_[stream].ok()) continue;
         threads_.emplace_back([this, stream] {
-            if (stream == 0) {
-                Copy(0, ours_[0].get(), stop_.get());
-                ours_[0].Reset();  // the command sees the end of its input
-            } else {
-                Copy(ours_[stream].get(), stream, -1);
-            }
+            if (stream != 0) return Output(stream);
+            (void)Copy(0, ours_[0].get(), stop_.get());  // a command that reads no more is its own affair
+            ours_[0].Reset();                            // the command sees the end of its input
         });
     }
 }
@@ -73,6 +101,12 @@ void StdioRelay::Finish() {
     (void)!write(stop_.get(), &one, sizeof(one));
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
+    for (int stream : {1, 2}) {
+        if (status_.ok()) {
+            status_ =
+                Annotate(failed_[stream], absl::StrCat("output of the sandbox is lost: descriptor ", stream));
+        }
+    }
 }
 
 }  // namespace stockade::cmd

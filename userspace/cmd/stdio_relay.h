@@ -1,5 +1,7 @@
-// Standard streams of the caller that may be handed into a sandbox: terminals never are, so each
-// is replaced by a pipe that a thread fills or empties.
+// Standard streams of the caller on their way into a sandbox. What is handed in is a pipe or
+// /dev/null: a terminal could be typed into, a socket be used past the cgroup programs, and a file
+// be cut, overwritten or read back by whoever shares its open description. All but these two are
+// replaced by a pipe that a thread fills or empties.
 //
 //   StdioRelay relay;  SK_RETURN_IF_ERROR(relay.Prepare());
 //   send relay.fd(0..2);  relay.Start();  ...  relay.Finish();
@@ -26,13 +28,21 @@ class StdioRelay {
     void Start();
     // Waits until the sandbox's output is through; input that is not read yet is left.
     void Finish();
+    // After Finish: why output was lost (a full disk), or OK. A reader that went is no error.
+    const Status& status() const { return status_; }
 
   private:
+    Status MakePipe(int stream);
+    void Output(int stream);
+
     Fd theirs_[3];
     Fd ours_[3];
+    bool joined_ = false;  // the caller's 1 and 2 are one and the same: so is their pipe
     Fd stop_;
     bool started_ = false;
     std::vector<std::thread> threads_;
+    Status failed_[3];  // of each thread; read after they are joined
+    Status status_;
 };
 
 }  // namespace stockade::cmd

@@ -192,6 +192,10 @@ TEST(Life, SpecsThatNoHostCouldServe) {
         {"seccomp", [](NativeSpec& s) { s.seccomp = {}; }},
         {"terminal", [](NativeSpec& s) { s.stdio[0] = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC); }},
         {"socket", [](NativeSpec& s) { s.stdio[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }},
+        {"socket", [](NativeSpec& s) { s.stdio[1] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }},
+        {"neither a pipe",
+         [](NativeSpec& s) { s.stdio[1] = open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600); }},
+        {"neither a pipe", [](NativeSpec& s) { s.stdio[0] = open("/dev/zero", O_RDONLY | O_CLOEXEC); }},
         {"plain absolute", [](NativeSpec& s) { s.binds[0].target = "/a/../../b"; }},
         {"is taken", [](NativeSpec& s) { s.binds[0].target = "/proc/x"; }},
     };

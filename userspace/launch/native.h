@@ -65,7 +65,7 @@ struct NativeSpec {
     SandboxCgroup cgroup;  // of CreateCgroup; owned from here on, removed by Destroy
 
     // Standard streams, borrowed until Create returns. -1 is /dev/null. Ignored with `tty`.
-    // Refused: a terminal (ask for `tty`) and any socket that is not unix.
+    // Pipes and /dev/null; anything else is refused. For a terminal ask for `tty`.
     int stdio[3] = {-1, -1, -1};
     bool tty = false;       // a pty pair inside; master() is the launcher's side
     uint16_t tty_rows = 0;  // 0 = left alone
