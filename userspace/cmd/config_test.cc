@@ -41,6 +41,15 @@ TEST_F(ConfigFile, ValuesAreTakenAndTheRestHasDefaults) {
     EXPECT_EQ(config->kills_per_minute, 3u);
     EXPECT_EQ(config->policy_dirs, std::vector<std::string>{"/p"});
     EXPECT_EQ(config->default_policy, "networkless");
+    EXPECT_EQ(config->memory_max_mib, 2048u);
+    EXPECT_EQ(config->swap_max_mib, 0u);
+    EXPECT_EQ(config->pids_max, 1024u);
+    auto limits = Load("memory_max_mib: 0\nswap_max_mib: 7\npids_max: 50\ncpu_max_percent: 150\n");
+    ASSERT_TRUE(limits.ok()) << limits.status();
+    EXPECT_EQ(limits->memory_max_mib, 0u);
+    EXPECT_EQ(limits->swap_max_mib, 7u);
+    EXPECT_EQ(limits->pids_max, 50u);
+    EXPECT_EQ(limits->cpu_max_percent, 150u);
     EXPECT_TRUE(Load("").ok());
 }
 
@@ -52,6 +61,7 @@ TEST_F(ConfigFile, ErrorsNameThePlace) {
         {"backend: magic\n", "auto, signal or lsm"},
         {"cgroup_name: a/b\n", "cgroup_name"},
         {"kills_per_minute: many\n", ":1:"},
+        {"memory_max_mib: 99999999999999\n", "too large"},
         {"- a\n", "keys and values"},
         {"a: [\n", ":2:"},
     };

@@ -59,7 +59,8 @@ class Run : public ::testing::Test {
         StopAgent(SIGTERM);
         std::filesystem::remove_all("/sys/fs/bpf/" + tag_);
         std::filesystem::remove_all(dir_);
-        for (const char* mount : {"/sys/fs/cgroup/unified/", "/sys/fs/cgroup/"}) (void)rmdir((mount + tag_).c_str());
+        for (const char* mount : {"/sys/fs/cgroup/unified/", "/sys/fs/cgroup/"})
+            (void)rmdir((mount + tag_).c_str());
     }
     static void Write(const std::string& name, const std::string& text) {
         std::ofstream(dir_ + "/" + name) << text;

@@ -107,7 +107,9 @@ Status Shim::Build() {
     if (sandbox_->in_kind() == launch::InKind::kCopied) {
         created.add_notes("/in is a copy: its file system cannot be idmapped");
     }
-    if (!unlimited.empty()) created.add_notes(absl::StrCat("no cgroup limits for ", unlimited));
+    if (!unlimited.empty())
+        created.add_notes(
+            absl::StrCat("no cgroup limits for ", unlimited, ": the controllers are not there"));
     return control_.Send(message, {{api::FD_PIDFD, sandbox_->pidfd()}});
 }
 

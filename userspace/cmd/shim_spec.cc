@@ -24,6 +24,13 @@ launch::LandlockPlan Plan(const api::Landlock& landlock) {
     return plan;
 }
 
+launch::CgroupLimits Limits(const api::Limits& limits) {
+    return {.pids_max = limits.pids(),
+            .memory_max_bytes = limits.memory_bytes(),
+            .swap_max_bytes = limits.swap_bytes(),
+            .cpu_max_percent = limits.cpu_percent()};
+}
+
 // Borrowed: the packet keeps it open until the sandbox is made.
 int Borrow(const api::Packet& order, api::FdRole role) {
     for (int i = 0; i < order.message.fds_size(); ++i) {
@@ -74,7 +81,7 @@ StatusOr<launch::NativeSpec> MakeSpec(api::Packet& order) {
     spec.landlock = Plan(start.landlock());
     spec.seccomp = {.profile = Filters(start.seccomp_profile()), .floor = Filters(start.seccomp_floor())};
     SK_ASSIGN_OR_RETURN(const launch::CgroupHome home, launch::FindCgroupHome(start.cgroup_name()));
-    SK_ASSIGN_OR_RETURN(spec.cgroup, launch::CreateCgroup(home, start.id(), {}));
+    SK_ASSIGN_OR_RETURN(spec.cgroup, launch::CreateCgroup(home, start.id(), Limits(start.limits())));
     return spec;
 }
 

@@ -58,32 +58,13 @@ bool Exists(const Fd& dir, const std::string& name) {
     return faccessat(dir.get(), name.c_str(), F_OK, 0) == 0;
 }
 
-Status ApplyLimits(SandboxCgroup& cgroup, const CgroupLimits& limits) {
-    struct Row {
-        bool wanted;
-        const char* controller;
-        std::string value;
-    };
-    const Row rows[] = {
-        {limits.pids_max != 0, "pids", absl::StrCat(limits.pids_max)},
-        {limits.memory_max_bytes != 0, "memory", absl::StrCat(limits.memory_max_bytes)},
-        {limits.cpu_max_percent != 0, "cpu", absl::StrCat(limits.cpu_max_percent * 1000ull, " 100000")},
-    };
-    for (const Row& row : rows) {
-        if (!row.wanted) continue;
-        std::string file = absl::StrCat(row.controller, ".max");
-        // Another program owns subtree_control of the root where this fails: then the controller
-        // is as good as absent, which the caller is told.
-        if (!Exists(cgroup.dir, file)) {
-            (void)WriteAt(cgroup.parent, "cgroup.subtree_control", absl::StrCat("+", row.controller));
-        }
-        if (!Exists(cgroup.dir, file)) {
-            absl::StrAppend(&cgroup.unlimited, cgroup.unlimited.empty() ? "" : ",", row.controller);
-            continue;
-        }
-        SK_RETURN_IF_ERROR(WriteAt(cgroup.dir, file, row.value));
+// A controller reaches a cgroup when all above it hand it down: the mount's root, and the home.
+// Another program owns subtree_control of the root where this fails: then the controller is as
+// good as absent, which the caller is told.
+void HandDown(const Fd& home, const char* controller) {
+    for (const char* file : {"../cgroup.subtree_control", "cgroup.subtree_control"}) {
+        (void)WriteAt(home, file, absl::StrCat("+", controller));
     }
-    return absl::OkStatus();
 }
 
 // 1 populated, 0 not. The directory may be gone already: that is 0 as well.
@@ -145,6 +126,34 @@ StatusOr<CgroupHome> FindCgroupHome(const std::string& name) {
     }
     SK_ASSIGN_OR_RETURN(home.dir, Fd::Open(home.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     return home;
+}
+
+Status ApplyLimits(SandboxCgroup& cgroup, const CgroupLimits& limits) {
+    struct Row {
+        bool wanted;
+        const char* controller;
+        std::string value;
+    };
+    const Row rows[] = {
+        {limits.pids_max != 0, "pids", absl::StrCat(limits.pids_max)},
+        {limits.memory_max_bytes != 0, "memory", absl::StrCat(limits.memory_max_bytes)},
+        {limits.cpu_max_percent != 0, "cpu", absl::StrCat(limits.cpu_max_percent * 1000ull, " 100000")},
+    };
+    for (const Row& row : rows) {
+        if (!row.wanted) continue;
+        const std::string file = absl::StrCat(row.controller, ".max");
+        if (!Exists(cgroup.dir, file)) HandDown(cgroup.parent, row.controller);
+        if (!Exists(cgroup.dir, file)) {
+            absl::StrAppend(&cgroup.unlimited, cgroup.unlimited.empty() ? "" : ", ", row.controller);
+            continue;
+        }
+        SK_RETURN_IF_ERROR(WriteAt(cgroup.dir, file, row.value));
+    }
+    // Absent where the kernel does not account for swap.
+    if (limits.memory_max_bytes != 0 && Exists(cgroup.dir, "memory.swap.max")) {
+        return WriteAt(cgroup.dir, "memory.swap.max", absl::StrCat(limits.swap_max_bytes));
+    }
+    return absl::OkStatus();
 }
 
 StatusOr<SandboxCgroup> CreateCgroup(const CgroupHome& home, const std::string& name,

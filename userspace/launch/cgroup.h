@@ -23,6 +23,7 @@ StatusOr<CgroupHome> FindCgroupHome(const std::string& name = "stockade");
 struct CgroupLimits {
     uint64_t pids_max = 0;
     uint64_t memory_max_bytes = 0;
+    uint64_t swap_max_bytes = 0;   // beside limited memory; here 0 means none
     uint32_t cpu_max_percent = 0;  // of one CPU; 150 = one and a half
 };
 
@@ -35,6 +36,9 @@ struct SandboxCgroup {
     uint64_t id = 0;        // inode number, the kernel's cgroup id
     std::string unlimited;  // controllers of asked limits that are not there: "pids,memory"
 };
+
+// The part of CreateCgroup that sets them, for tests.
+Status ApplyLimits(SandboxCgroup& cgroup, const CgroupLimits& limits);
 
 StatusOr<SandboxCgroup> CreateCgroup(const CgroupHome& home, const std::string& name,
                                      const CgroupLimits& limits);

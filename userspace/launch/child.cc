@@ -127,6 +127,7 @@ StepError Prepare(const ChildPlan& plan, const Ends& ends) {
     if (sethostname(plan.host_name, strlen(plan.host_name)) != 0) return {kHostName, errno, 0};
     if (failed = Loopback(); !failed.ok()) return failed;
     if (failed = EnterRoot(plan); !failed.ok()) return failed;
+    if (failed = LimitKernelMemory(); !failed.ok()) return failed;
     if (failed = MaskProc(); !failed.ok()) return failed;
     if (setsid() < 0) return {kSession, errno, 0};
     umask(022);

@@ -27,6 +27,7 @@ namespace stockade::launch {
     X(kProc, "mount /proc")                             \
     X(kPivot, "pivot_root")                             \
     X(kDetachOld, "detach the host's root")             \
+    X(kKernelMemory, "limit what the kernel keeps")     \
     X(kMask, "mask a path of /proc")                    \
     X(kSession, "make a session")                       \
     X(kRlimit, "set a resource limit")                  \
@@ -114,6 +115,7 @@ struct StepError {
 
 // The stages of RunChild.
 StepError EnterRoot(const ChildPlan& plan);                  // child_root.cc
+StepError LimitKernelMemory();                               // child_root.cc
 StepError MaskProc();                                        // child_root.cc
 StepError DropPrivileges(const ChildPlan& plan);             // child_lock.cc
 StepError MakeRuleset(const ChildPlan& plan, int* ruleset);  // child_lock.cc; -1 = none

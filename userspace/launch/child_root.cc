@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,6 +26,22 @@ constexpr const char* kMasked[] = {
 // Writable by mode bits to root only, which the sandbox is not; the mount says it once more.
 constexpr const char* kReadOnly[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
                                      "/proc/sysrq-trigger"};
+
+// Of this IPC namespace, before /proc/sys becomes read-only. What System V objects hold counts for
+// no process: without the memory controller nothing else bounds it, and their defaults allow all of
+// the machine's memory. And the first to go, when memory is short, is the sandbox: its own tasks
+// cannot lower what root with CAP_SYS_RESOURCE has set.
+struct Setting {
+    const char* path;
+    const char* value;
+};
+constexpr Setting kSettings[] = {
+    {"/proc/self/oom_score_adj", "1000"},
+    {"/proc/sys/kernel/shmmax", "67108864"},  // bytes of a segment
+    {"/proc/sys/kernel/shmall", "65536"},     // pages in all: 256 MiB of 4 KiB
+    {"/proc/sys/kernel/msgmni", "256"},       // queues, of 16 KiB each
+    {"/proc/sys/kernel/sem", "250 32000 32 128"},
+};
 
 // Where the root is the initramfs, pivot_root refuses: it has no parent mount to hang from. An
 // empty file system over it becomes the root first; the initramfs stays below, as on any machine
@@ -97,6 +114,20 @@ StepError EnterRoot(const ChildPlan& plan) {
     if (fchdir(plan.root_fd) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) return {kPivot, errno, 0};
     if (umount2(".", MNT_DETACH) != 0) return {kDetachOld, errno, 0};
     if (chdir("/") != 0) return {kDetachOld, errno, 1};
+    return {};
+}
+
+StepError LimitKernelMemory() {
+    int index = 0;
+    for (const Setting& row : kSettings) {
+        ++index;
+        int fd = open(row.path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT) continue;  // a kernel without System V IPC
+        ssize_t n = fd < 0 ? -1 : write(fd, row.value, strlen(row.value));
+        int error = errno;
+        if (fd >= 0) close(fd);
+        if (n < 0) return {kKernelMemory, error, index};
+    }
     return {};
 }
 

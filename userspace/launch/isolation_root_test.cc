@@ -1,6 +1,8 @@
 // What a process inside can see and do, asked by real attempts.
 #include <gmock/gmock.h>
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -176,6 +178,21 @@ TEST(Isolation, MaskedProc) {
     EXPECT_THAT(out, HasSubstr("ls /sys: ENOENT"));
     Ran keys = RunSandbox(MakeSpec({"cat", "/proc/keys", "/proc/kallsyms", "/proc/timer_list"}));
     EXPECT_EQ(keys.out, "");
+}
+
+TEST(Isolation, KernelMemoryIsBoundedAndTheSandboxGoesFirst) {
+    Ran ran =
+        RunSandbox(MakeSpec({"sh", "-c",
+                             "cd /proc/sys/kernel; cat /proc/self/oom_score_adj shmmax shmall msgmni sem;"
+                             "echo 0 > /proc/self/oom_score_adj"}));
+    EXPECT_THAT(ran.out, HasSubstr("1000\n67108864\n65536\n256\n250\t32000\t32\t128\n"));
+    // What was set with this capability cannot be lowered without it.
+    if (prctl(PR_CAPBSET_READ, CAP_SYS_RESOURCE) == 1) {
+        EXPECT_THAT(ran.out, HasSubstr("Permission denied"));
+    }
+    // Of its own namespace only.
+    auto host = ReadFile("/proc/sys/kernel/shmmax", 100);
+    EXPECT_NE(*host, "67108864\n");
 }
 
 TEST(Isolation, CoreLimitStaysAndLiesAboutIt) {
