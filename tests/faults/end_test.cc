@@ -187,5 +187,60 @@ TEST_F(End, OutOfAKilledSandboxIsNotCopied) {
     EXPECT_THAT(ran.err, HasSubstr("/out"));
 }
 
+// Forty refusals that kill nobody fill the list of the result before the one that kills.
+std::string FortyThen(const std::string& last) {
+    return absl::StrCat(
+        "import os, socket\n"
+        "open('/out/x', 'w').write('x')\n"
+        "for port in range(4001, 4041):\n"
+        "  try: socket.socket().connect(('127.0.0.1', port))\n"
+        "  except PermissionError: pass\n",
+        last);
+}
+
+TEST_F(End, AKillBehindManyRefusalsHasItsReasonAndKeepsItsFiles) {
+    std::filesystem::create_directory(product_->Path("many"));
+    const std::string policy = product_->Put(
+        "process.yaml",
+        "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: process}\nspec:\n"
+        "  exec: {allow: [\"/usr/bin/python3*\"], violation: kill-process}\n"
+        "  files: {read: [/usr/**], write: [/out/**]}\n  network: {allow: []}\n");
+    const std::string exec = "os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n";
+    const Ran ran = product_->Run(policy, {"python3", "-c", FortyThen(exec)},
+                                  {"--out", product_->Path("many")});
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(At(ran.result, "end"), "policy") << ran.Text();
+    EXPECT_THAT(At(ran.result, "reason"), HasSubstr("/bash"));
+    EXPECT_EQ(At(ran.result, "code"), "exec.not_allowed");
+    EXPECT_FALSE(std::filesystem::exists(product_->Path("many/x")));
+    EXPECT_THAT(ran.err, HasSubstr("nothing was copied from /out"));
+    // Control: the same, without the last step.
+    const Ran control = product_->Run(policy, {"python3", "-c", FortyThen("")},
+                                      {"--out", product_->Path("many")});
+    EXPECT_EQ(control.status, 0) << control.Text();
+    EXPECT_EQ(product_->Get("many/x"), "x");
+}
+
+// Where deny can only be a kill, it is one: of the command itself.
+TEST_F(End, ADenyThatHadToKillKeepsItsFiles) {
+    std::filesystem::create_directory(product_->Path("deny"));
+    const std::string policy = product_->Put(
+        "deny.yaml",
+        "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: deny}\nspec:\n"
+        "  exec: {allow: [\"/usr/bin/python3*\"]}\n"
+        "  files: {read: [/usr/**], write: [/out/**]}\n  network: {allow: []}\n");
+    const Ran ran = product_->Run(
+        policy, {"python3", "-c", FortyThen("os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n")},
+        {"--out", product_->Path("deny")});
+    EXPECT_EQ(ran.out, "");
+    if (ran.status != 137) {
+        EXPECT_EQ(At(ran.result, "end"), "exited") << ran.Text();  // refused, and Python says so
+        return;
+    }
+    EXPECT_EQ(At(ran.result, "end"), "policy") << ran.Text();
+    EXPECT_THAT(At(ran.result, "reason"), HasSubstr("/bash"));
+    EXPECT_FALSE(std::filesystem::exists(product_->Path("deny/x")));
+}
+
 }  // namespace
 }  // namespace stockade::tests

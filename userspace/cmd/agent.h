@@ -76,11 +76,10 @@ class Agent {
         bool drain_asked = false;
         uint64_t drain_target = 0;
         bool collected = false;
-        std::string refusal_reason;  // of the violation that condemned it
-        std::string refusal_code;
         respond::KillTimes kill;
         std::shared_ptr<sandbox::Evidence> evidence;
         int kill_client_fd = -1;  // waits for a KillReply
+        bool adopted = false;  // what an earlier agent saw of it is not known
         uint64_t adopt_deadline_ns = 0;
         api::RunResult result;
     };
@@ -123,6 +122,8 @@ class Agent {
     void OnEnded(Run& run, const api::ShimEnded& ended);
     void AskDrain(Run& run);
     void Collect(Run& run);
+    // Says in the result that a policy ended it, if so. Returns why /out must not be copied.
+    std::string JudgeEnd(Run& run, const v1::Summary& summary, const sk_state* state);
     void OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes);
     void OnShimGone(Run& run);
     void FailRun(Run& run, const std::string& reason);

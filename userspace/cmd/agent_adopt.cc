@@ -76,6 +76,7 @@ void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandb
     auto run = std::make_unique<Run>();
     run->id = stored.id();
     run->released = true;
+    run->adopted = true;
     run->labels.set_session(stored.session());
     run->labels.set_tool(stored.tool());
     run->labels.set_trace(stored.trace());

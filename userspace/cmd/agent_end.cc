@@ -15,10 +15,20 @@ namespace {
 
 // After a report of tasks in D state: how long a thread goes on waiting for them.
 constexpr uint64_t kPendingWaitNs = 3'600'000'000'000;
-constexpr char kKillProcess[] = "kill-process";
 constexpr char kKillSandbox[] = "kill-sandbox";
 
-bool Kills(const std::string& verdict) { return verdict == kKillProcess || verdict == kKillSandbox; }
+// The first refusal that killed; one of `code` before all others. Null when none did.
+const v1::Refusal* FirstKill(const v1::Summary& summary, absl::string_view code) {
+    const v1::Refusal* first = nullptr;
+    for (const v1::Refusal& refusal : summary.refusals()) {
+        if (!refusal.killed()) continue;
+        const bool better = first == nullptr || (refusal.code() == code && first->code() != code);
+        const bool earlier = first != nullptr && refusal.first_boot_ns() < first->first_boot_ns() &&
+                             (refusal.code() == code) == (first->code() == code);
+        if (better || earlier) first = &refusal;
+    }
+    return first;
+}
 
 }  // namespace
 
@@ -30,16 +40,7 @@ void Agent::OnUrgent(const v1::Event& event) {
     // Under mode: observe the verdict says what would have been; nothing was done, and nothing is.
     if (!event.has_lifecycle() && event.outcome() == "done") return;
     const bool condemned = event.has_lifecycle() && event.lifecycle().op() == "condemned";
-    // The violation names the object; the condemned record that goes with it only the code.
-    if (Kills(event.verdict()) && !event.has_lifecycle()) {
-        run->refusal_reason = event.reason();
-        run->refusal_code = event.code();
-    }
     if (!condemned && event.verdict() != kKillSandbox) return;
-    if (run->refusal_reason.empty()) {
-        run->refusal_reason = event.reason();
-        run->refusal_code = event.code();
-    }
     if (sandbox->times.condemned_ns != 0) return;
     sandbox->times.condemned_ns = event.boot_ns() != 0 ? event.boot_ns() : BootNow();
     // kFailedPrecondition when it has ended meanwhile: then there is nothing left to kill.
@@ -139,30 +140,7 @@ void Agent::Collect(Run& run) {
     result.set_exit_code(run.end.exit_code());
     result.set_end(run.end.end());
     result.set_reason(run.end.reason());
-    // SK_CODE_CONDEMNED is the agent's own hand: `stockade kill`, a shim that was killed.
-    const bool condemned =
-        state.ok() && state->condemned_ns != 0 && state->condemned_code != SK_CODE_CONDEMNED;
-    // The command itself was killed for what it did: by kill-process, or because only a kill can deny here.
-    const bool signalled = run.end.exit_code() == 137 && run.end.end() == "signalled";
-    for (const v1::Refusal& refusal : summary.refusals()) {
-        const bool kills = Kills(refusal.verdict()) || refusal.outcome() == "killed after effect";
-        if (!signalled || !kills || refusal.dry_run() || !run.refusal_reason.empty()) continue;
-        run.refusal_reason = refusal.reason();
-        run.refusal_code = refusal.code();
-    }
-    const bool killed_process = signalled && !run.refusal_reason.empty();
-    const bool policy = condemned || killed_process;
-    if (policy) {
-        result.set_exit_code(137);
-        result.set_end("policy");
-        result.set_reason(!run.refusal_reason.empty()
-                              ? run.refusal_reason
-                              : model::ReasonSentence(state.ok() ? state->condemned_code : 0, "a violation"));
-        result.set_code(!run.refusal_code.empty()
-                            ? run.refusal_code
-                            : std::string(model::CodeName(state.ok() ? state->condemned_code : 0)));
-        if (condemned) sandbox->times.condemned_ns = state->condemned_ns;
-    }
+    const std::string withhold = JudgeEnd(run, summary, state.ok() ? &*state : nullptr);
     v1::Event event = Envelope(*sandbox);
     *event.mutable_summary() = summary;
     event.set_kind("summary");
@@ -171,9 +149,34 @@ void Agent::Collect(Run& run) {
 
     if (!run.control.ok()) return OnDestroyed(run, {}, {});
     api::Message message;
-    message.mutable_shim_collected()->set_policy_kill(policy);
+    message.mutable_shim_collected()->set_policy_kill(result.end() == "policy");
+    message.mutable_shim_collected()->set_withhold(withhold);
     message.mutable_shim_collected()->set_reason(result.reason());
     if (!run.control.Send(message).ok()) OnShimGone(run);
+}
+
+std::string Agent::JudgeEnd(Run& run, const v1::Summary& summary, const sk_state* state) {
+    // SK_CODE_CONDEMNED is the agent's own hand: `stockade kill`, a shim that was killed.
+    const bool condemned =
+        state != nullptr && state->condemned_ns != 0 && state->condemned_code != SK_CODE_CONDEMNED;
+    const absl::string_view code = condemned ? model::CodeName(state->condemned_code) : "";
+    const v1::Refusal* kill = FirstKill(summary, code);
+    // The command itself was killed for what it did: by kill-process, or because only a kill can deny here.
+    const bool signalled = run.end.exit_code() == 137 && run.end.end() == "signalled";
+    if (!condemned && !signalled) return "";
+    if (!condemned && kill == nullptr) {
+        const bool all_seen = state != nullptr && !run.adopted && summary.lost() + summary.suppressed() == 0;
+        return all_seen ? "" : "it was killed, and the record that says by whom may be missing";
+    }
+    api::RunResult& result = run.result;
+    result.set_exit_code(137);
+    result.set_end("policy");
+    // The violation names the object; the kernel's state only the code.
+    result.set_reason(kill != nullptr ? kill->reason()
+                                      : model::ReasonSentence(state->condemned_code, "a violation"));
+    result.set_code(kill != nullptr ? kill->code() : std::string(code));
+    if (condemned) registry_.Find(run.id)->times.condemned_ns = state->condemned_ns;
+    return "the sandbox was killed by its policy";
 }
 
 void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes) {

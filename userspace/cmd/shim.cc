@@ -72,8 +72,8 @@ class Shim {
     uint64_t agent_deadline_ns_ = 0;  // no agent: until when one is waited for; 0 = there is one
     std::string end_;                 // why it was ended; empty = by itself
     std::string reason_;
-    bool releasing_ = false;  // the command was let go, its execve is not through
-    bool policy_kill_ = false;
+    bool releasing_ = false;          // the command was let go, its execve is not through
+    std::string withhold_;            // why nothing is copied from /out
     api::ShimEnded ended_;
     api::SessionEnded last_;
 };
@@ -192,8 +192,8 @@ void Shim::HandleControl(const Message& message) {
     } else if (message.has_shim_kill() && phase_ == Phase::kRunning) {
         End(message.shim_kill().end(), message.shim_kill().reason());
     } else if (message.has_shim_collected() && phase_ == Phase::kEnded) {
-        policy_kill_ = message.shim_collected().policy_kill();
-        if (policy_kill_) {
+        withhold_ = message.shim_collected().withhold();
+        if (message.shim_collected().policy_kill()) {
             last_.set_exit_code(137);
             last_.set_end("policy");
             last_.set_reason(message.shim_collected().reason());
@@ -305,8 +305,8 @@ void Shim::Loop() {
 // condemned tool wrote is not handed on as if it were a result.
 void Shim::CopyOut() {
     if (!out_.ok() || sandbox_ == nullptr || sandbox_->out_fd() < 0) return;
-    if (policy_kill_) {
-        last_.add_notes("nothing was copied from /out: the sandbox was killed by its policy");
+    if (!withhold_.empty()) {
+        last_.add_notes(absl::StrCat("nothing was copied from /out: ", withhold_));
         return;
     }
     const api::Run& run = start().run();

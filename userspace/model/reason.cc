@@ -210,4 +210,15 @@ bool IsRefusal(const v1::Event& event) {
     return IsViolation(event) || (!event.lock().empty() && event.lock() != "none");
 }
 
+bool Kills(const v1::Event& event) {
+    if (event.has_lifecycle() || event.has_repeat() || event.dry_run()) return false;
+    const std::string& outcome = event.outcome();
+    if (outcome == "done") return false;
+    if (outcome == "killed after effect" || event.verdict() == "kill-sandbox") return true;
+    if (outcome != "prevented") return false;
+    if (event.verdict() == "kill-process") return true;
+    // `signal` has no other way to refuse an exec.
+    return IsViolation(event) && event.has_exec() && event.backend() == "signal" && event.lock() == "bpf";
+}
+
 }  // namespace stockade::model

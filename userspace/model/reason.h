@@ -27,5 +27,7 @@ std::string Suggestion(const v1::Event& event);
 bool IsViolation(const v1::Event& event);
 // Violation, or refused by another lock.
 bool IsRefusal(const v1::Event& event);
+// Refused with a signal to the caller, or with the end of its sandbox.
+bool Kills(const v1::Event& event);
 
 }  // namespace stockade::model

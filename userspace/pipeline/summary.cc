@@ -32,24 +32,42 @@ void SummaryTracker::Add(const v1::Event& event) {
     if (model::IsRefusal(event) && !event.has_lifecycle()) AddRefusal(entry, event);
 }
 
+size_t SummaryTracker::TakePlace(Entry& entry) {
+    size_t at = entry.refusals.size();
+    while (at > 0 && entry.refusals[at - 1].killed()) --at;
+    if (at == 0) return entry.refusals.size();
+    const v1::Refusal& victim = entry.refusals[--at];
+    entry.omitted += victim.count();
+    entry.index.erase({victim.code(), victim.object(), victim.lock()});
+    return at;
+}
+
 void SummaryTracker::AddRefusal(Entry& entry, const v1::Event& event) {
-    const auto [it, fresh] = entry.index.try_emplace(
-        {event.code(), model::ObjectOf(event), event.lock()}, entry.refusals.size());
-    if (!fresh) {
+    const bool kills = model::Kills(event);
+    const std::tuple key{event.code(), model::ObjectOf(event), event.lock()};
+    if (const auto it = entry.index.find(key); it != entry.index.end()) {
         v1::Refusal& known = entry.refusals[it->second];
         known.set_count(known.count() + 1);
+        known.set_killed(known.killed() || kills);
         if (model::NumberOf(model::Verdicts(), event.verdict()) >
             model::NumberOf(model::Verdicts(), known.verdict())) {
             known.set_verdict(event.verdict());
         }
         return;
     }
-    if (entry.refusals.size() >= options_.max_refusals) {
-        entry.index.erase(it);
-        ++entry.omitted;
-        return;
+    size_t at = entry.refusals.size();
+    if (at >= options_.max_refusals) {
+        if (kills) at = TakePlace(entry);
+        if (!kills || at == entry.refusals.size()) {
+            ++entry.omitted;
+            return;
+        }
+    } else {
+        entry.refusals.emplace_back();
     }
-    v1::Refusal& refusal = entry.refusals.emplace_back();
+    entry.index[key] = at;
+    v1::Refusal& refusal = entry.refusals[at];
+    refusal.Clear();
     refusal.set_code(event.code());
     refusal.set_reason(event.reason());
     refusal.set_object(model::ObjectOf(event));
@@ -63,6 +81,7 @@ void SummaryTracker::AddRefusal(Entry& entry, const v1::Event& event) {
                                                   : event.process().exe());
     refusal.set_first_boot_ns(event.boot_ns());
     refusal.set_dry_run(event.dry_run());
+    refusal.set_killed(kills);
 }
 
 v1::Summary SummaryTracker::Make(const Entry& entry) {

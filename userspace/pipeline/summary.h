@@ -19,6 +19,7 @@ class SummaryTracker {
   public:
     struct Options {
         // Distinct (code, object, lock) kept for each sandbox: what a person reads at the end.
+        // One that killed takes the place of one that did not: it may be the reason of the end.
         size_t max_refusals = 32;
         // Sandboxes at once: slots, and as many that have ended and were not yet taken.
         size_t max_sandboxes = 2 * SK_MAX_SLOTS;
@@ -41,6 +42,8 @@ class SummaryTracker {
         uint64_t suppressed = 0;
     };
     void AddRefusal(Entry& entry, const v1::Event& event);
+    // The place of a row that killed nobody, taken from it; the size of `refusals` when all did.
+    static size_t TakePlace(Entry& entry);
     static v1::Summary Make(const Entry& entry);
 
     const Options options_;

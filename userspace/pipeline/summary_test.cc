@@ -1,0 +1,67 @@
+#include "userspace/pipeline/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace stockade::pipeline {
+namespace {
+
+v1::Event Refused(const std::string& path, const char* verdict = "deny", const char* outcome = "prevented") {
+    v1::Event event;
+    event.set_kind("file");
+    event.mutable_sandbox()->set_id("sbx");
+    event.set_code("files.read");
+    event.set_verdict(verdict);
+    event.set_outcome(outcome);
+    event.set_lock("bpf");
+    event.mutable_file()->set_path(path);
+    return event;
+}
+
+std::vector<std::string> Killers(const v1::Summary& summary) {
+    std::vector<std::string> objects;
+    for (const v1::Refusal& refusal : summary.refusals()) {
+        if (refusal.killed()) objects.push_back(refusal.object());
+    }
+    return objects;
+}
+
+TEST(Summary, AKillIsNeverDroppedForWhatKilledNobody) {
+    SummaryTracker tracker({.max_refusals = 3});
+    for (int i = 0; i < 5; ++i) tracker.Add(Refused(absl::StrCat("/harmless", i)));
+    tracker.Add(Refused("/harmless2"));
+    tracker.Add(Refused("/k1", "kill-process"));
+    tracker.Add(Refused("/k2", "deny", "killed after effect"));
+    tracker.Add(Refused("/harmless2"));  // its row is gone
+    tracker.Add(Refused("/k3", "kill-sandbox", "killed after effect"));
+    tracker.Add(Refused("/k4", "kill-process"));
+    tracker.Add(Refused("/k1", "kill-process"));
+    const v1::Summary summary = tracker.Take("sbx");
+    EXPECT_THAT(Killers(summary), testing::UnorderedElementsAre("/k1", "/k2", "/k3"));
+    uint64_t shown = 0;
+    for (const v1::Refusal& refusal : summary.refusals()) shown += refusal.count();
+    EXPECT_EQ(shown, 4u);
+    EXPECT_EQ(summary.refusals_omitted(), 8u);
+}
+
+TEST(Summary, WhatIsOnlySeenOrObservedKillsNobody) {
+    SummaryTracker tracker({});
+    tracker.Add(Refused("/seen", "kill-process", "seen"));
+    v1::Event dry = Refused("/dry", "kill-sandbox", "done");
+    dry.set_dry_run(true);
+    tracker.Add(dry);
+    v1::Event exec = Refused("");
+    exec.mutable_exec()->set_path("/bin/sh");
+    exec.set_backend("lsm");
+    tracker.Add(exec);
+    EXPECT_TRUE(Killers(tracker.Peek("sbx")).empty());
+    // The same refusal where only a signal refuses an exec.
+    exec.set_backend("signal");
+    tracker.Add(exec);
+    EXPECT_THAT(Killers(tracker.Take("sbx")), testing::ElementsAre("/bin/sh"));
+}
+
+}  // namespace
+}  // namespace stockade::pipeline
