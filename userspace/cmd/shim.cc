@@ -73,7 +73,8 @@ class Shim {
     std::string end_;                 // why it was ended; empty = by itself
     std::string reason_;
     bool releasing_ = false;          // the command was let go, its execve is not through
-    std::string withhold_;            // why nothing is copied from /out
+    // Why nothing is copied from /out; only the agent knows whether its policy killed it.
+    std::string withhold_ = "the agent's word on how it ended is missing";
     api::ShimEnded ended_;
     api::SessionEnded last_;
 };
@@ -301,10 +302,10 @@ void Shim::Loop() {
     }
 }
 
-// Brings the files of /out to the caller's directory. Not after a kill by policy: what a
-// condemned tool wrote is not handed on as if it were a result.
+// Brings the files of /out to the caller's directory. Not after a kill by policy, nor where nobody
+// can say that there was none: what a condemned tool wrote is not handed on as if it were a result.
 void Shim::CopyOut() {
-    if (!out_.ok() || sandbox_ == nullptr || sandbox_->out_fd() < 0) return;
+    if (!out_.ok() || sandbox_ == nullptr || sandbox_->out_fd() < 0 || last_.end() == "failed") return;
     if (!withhold_.empty()) {
         last_.add_notes(absl::StrCat("nothing was copied from /out: ", withhold_));
         return;
