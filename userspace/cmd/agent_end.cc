@@ -13,8 +13,6 @@
 namespace stockade::cmd {
 namespace {
 
-// After a report of tasks in D state: how long a thread goes on waiting for them.
-constexpr uint64_t kPendingWaitNs = 3'600'000'000'000;
 constexpr char kKillSandbox[] = "kill-sandbox";
 
 // The first refusal that killed; one of `code` before all others. Null when none did.
@@ -66,7 +64,7 @@ void Agent::StartKill(Run& run, bool with_evidence) {
                              .cgroup = *std::move(cgroup),
                              .options = {},
                              .evidence = nullptr,
-                             .pending_wait_ns = kPendingWaitNs};
+                             .wait_pending = true};
     if (with_evidence) {
         run.evidence = std::make_shared<sandbox::Evidence>();
         // The thread reads the cgroup through a number that stays open as long as the order.

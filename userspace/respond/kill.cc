@@ -50,12 +50,13 @@ StatusOr<int> EventValue(int events_fd, absl::string_view key) {
 }
 
 // Waits until `key` has `value`. cgroup.events tells of a change by POLLPRI.
-StatusOr<bool> WaitValue(int cgroup_fd, absl::string_view key, int value, uint64_t wait_ns) {
+StatusOr<bool> WaitValue(int cgroup_fd, absl::string_view key, int value, uint64_t wait_ns, int halt_fd) {
     const StatusOr<Fd> events = OpenIn(cgroup_fd, "cgroup.events", O_RDONLY);
     // The cgroup was removed while we held its directory: see EventValue.
     if (absl::IsNotFound(events.status())) return value == 0;
     if (!events.ok()) return events.status();
-    const uint64_t end = BootNow() + wait_ns;
+    const uint64_t start = BootNow();
+    const uint64_t end = start + std::min(wait_ns, kForEver - start);
     while (true) {
         SK_ASSIGN_OR_RETURN(const int now_value, EventValue(events->get(), key));
         if (now_value == value) return true;
@@ -64,10 +65,13 @@ StatusOr<bool> WaitValue(int cgroup_fd, absl::string_view key, int value, uint64
         const uint64_t left = end - now;
         const timespec timeout{.tv_sec = static_cast<time_t>(left / 1'000'000'000),
                                .tv_nsec = static_cast<long>(left % 1'000'000'000)};
-        pollfd entry{.fd = events->get(), .events = POLLPRI, .revents = 0};
-        if (ppoll(&entry, 1, &timeout, nullptr) < 0 && errno != EINTR) {
+        pollfd entries[] = {{.fd = events->get(), .events = POLLPRI, .revents = 0},
+                            {.fd = halt_fd, .events = POLLIN, .revents = 0}};
+        if (ppoll(entries, 2, &timeout, nullptr) < 0) {
+            if (errno == EINTR) continue;
             return ErrnoStatus(errno, "wait for cgroup.events");
         }
+        if (entries[1].revents != 0) return false;
     }
 }
 
@@ -96,8 +100,8 @@ void AddPids(int dir, size_t max, int depth, std::vector<int>* pids) {
 
 }  // namespace
 
-StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns) {
-    return WaitValue(cgroup_fd, "populated", 0, wait_ns);
+StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns, int halt_fd) {
+    return WaitValue(cgroup_fd, "populated", 0, wait_ns, halt_fd);
 }
 
 std::vector<int> ListPids(int cgroup_fd, size_t max) {
@@ -111,7 +115,8 @@ KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceF
     // A freezer that fails or is late costs evidence its stillness, nothing else.
     report.times.freeze_asked_ns = BootNow();
     if (WriteIn(cgroup_fd, "cgroup.freeze", "1").ok()) {
-        const StatusOr<bool> frozen = WaitValue(cgroup_fd, "frozen", 1, options.freeze_wait_ns);
+        const StatusOr<bool> frozen =
+            WaitValue(cgroup_fd, "frozen", 1, options.freeze_wait_ns, options.halt_fd);
         if (frozen.ok() && *frozen) report.times.frozen_ns = BootNow();
     }
     if (evidence) {
@@ -120,7 +125,7 @@ KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceF
     }
     report.status = WriteIn(cgroup_fd, "cgroup.kill", "1");
     report.times.kill_asked_ns = BootNow();
-    const StatusOr<bool> empty = WaitEmpty(cgroup_fd, options.empty_wait_ns);
+    const StatusOr<bool> empty = WaitEmpty(cgroup_fd, options.empty_wait_ns, options.halt_fd);
     if (empty.ok() && *empty) {
         report.times.empty_ns = BootNow();
         if (absl::IsNotFound(report.status)) report.status = absl::OkStatus();  // nothing was there to kill

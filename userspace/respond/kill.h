@@ -43,6 +43,8 @@ struct KillOptions {
     uint64_t evidence_ns = 2'000'000;
     // After it the report says pending; a caller that must know waits on with WaitEmpty.
     uint64_t empty_wait_ns = 5'000'000'000;
+    // Readable = wait no longer, what is written stays written. Borrowed; -1 = none.
+    int halt_fd = -1;
 };
 
 // Called while the sandbox is frozen, with the boot time at which it has to be done.
@@ -51,8 +53,10 @@ using EvidenceFn = std::function<void(uint64_t deadline_boot_ns)>;
 // `cgroup_fd` is borrowed. `evidence` may be empty.
 KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceFn& evidence);
 
-// Waits until the cgroup has no process. True when it is empty, false after `wait_ns`.
-StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns);
+inline constexpr uint64_t kForEver = UINT64_MAX;
+// Waits until the cgroup has no process. True when it is empty, false after `wait_ns`, or when
+// `halt_fd` becomes readable.
+StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns, int halt_fd = -1);
 
 // pids in the cgroup and below, at most `max`.
 std::vector<int> ListPids(int cgroup_fd, size_t max);

@@ -243,6 +243,41 @@ TEST(KillCgroup, ATaskInStateDIsPendingAndNotKilled) {
     Reap(pid);
 }
 
+TEST(Killer, ATaskInStateDDoesNotHoldUpItsEnd) {
+    FrozenFs fs;
+    if (!fs.Freeze()) GTEST_SKIP() << "no file system on a loop device can be frozen here";
+    TestCgroup cgroup("halt");
+    const std::string file = fs.File();
+    const pid_t pid = cgroup.Spawn([&file](int fd) {
+        Ready(fd);
+        (void)open(file.c_str(), O_CREAT | O_WRONLY, 0600);  // sleeps until the thaw
+    });
+    uint64_t deadline = BootNow() + 5'000'000'000;
+    while (StateOf(pid) != 'D' && BootNow() < deadline) sched_yield();
+    ASSERT_EQ(StateOf(pid), 'D');
+    auto killer = Killer::Create();
+    ASSERT_TRUE(killer.ok()) << killer.status();
+    auto fd = Fd::Dup(cgroup.fd());
+    ASSERT_TRUE(fd.ok());
+    (*killer)->Start({.id = "d",
+                      .cgroup = *std::move(fd),
+                      .options = {.empty_wait_ns = 50'000'000},
+                      .evidence = {},
+                      .wait_pending = true});
+    pollfd entry{.fd = (*killer)->event_fd(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&entry, 1, 5000), 1);
+    const std::vector<Killed> finished = (*killer)->Finished();
+    ASSERT_EQ(finished.size(), 1u);
+    EXPECT_TRUE(finished[0].report.pending);
+    EXPECT_FALSE(finished[0].last);
+    const uint64_t start = BootNow();
+    killer->reset();
+    EXPECT_LT(BootNow() - start, 2'000'000'000u);
+    EXPECT_EQ(StateOf(pid), 'D');
+    fs.Thaw();
+    Reap(pid);
+}
+
 TEST(Killer, HundredAtOnceEachWithAReport) {
     auto killer = Killer::Create();
     ASSERT_TRUE(killer.ok()) << killer.status();

@@ -11,7 +11,9 @@ namespace stockade::respond {
 StatusOr<std::unique_ptr<Killer>> Killer::Create() {
     Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!event.ok()) return ErrnoStatus(errno, "make an eventfd");
-    return std::unique_ptr<Killer>(new Killer(std::move(event)));
+    Fd halt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!halt.ok()) return ErrnoStatus(errno, "make an eventfd");
+    return std::unique_ptr<Killer>(new Killer(std::move(event), std::move(halt)));
 }
 
 Killer::~Killer() {
@@ -19,6 +21,8 @@ Killer::~Killer() {
         std::lock_guard lock(mutex_);
         stop_ = true;
     }
+    const uint64_t one = 1;
+    (void)!write(halt_.get(), &one, sizeof(one));  // of a counter that is 0
     wake_.notify_all();
     for (std::thread& thread : threads_) thread.join();
 }
@@ -43,11 +47,12 @@ void Killer::Work() {
         KillOrder order = std::move(orders_.front());
         orders_.pop_front();
         lock.unlock();
+        order.options.halt_fd = halt_.get();
         KillReport report = KillCgroup(order.cgroup.get(), order.options, order.evidence);
-        const bool again = report.pending && order.pending_wait_ns > 0;
+        const bool again = report.pending && order.wait_pending;
         Report({.id = order.id, .report = report, .last = !again});
         if (again) {
-            const StatusOr<bool> empty = WaitEmpty(order.cgroup.get(), order.pending_wait_ns);
+            const StatusOr<bool> empty = WaitEmpty(order.cgroup.get(), kForEver, halt_.get());
             report.pending = !(empty.ok() && *empty);
             if (!report.pending) report.times.empty_ns = BootNow();
             report.left = report.pending ? ListPids(order.cgroup.get(), kMaxLeft) : std::vector<int>();

@@ -27,7 +27,7 @@ struct KillOrder {
     KillOptions options;
     EvidenceFn evidence;
     // After a pending report: a second one follows when the sandbox is empty at last.
-    uint64_t pending_wait_ns = 0;
+    bool wait_pending = false;
 };
 
 struct Killed {
@@ -43,7 +43,8 @@ class Killer {
     static constexpr size_t kMaxThreads = 256;
 
     static StatusOr<std::unique_ptr<Killer>> Create();
-    // Waits for the kills that are under way.
+    // Writes the kills that were ordered and waits for no end: what is left is condemned, and the
+    // next agent's.
     ~Killer();
     Killer(const Killer&) = delete;
     Killer& operator=(const Killer&) = delete;
@@ -54,11 +55,12 @@ class Killer {
     std::vector<Killed> Finished();
 
   private:
-    explicit Killer(Fd event) : event_(std::move(event)) {}
+    Killer(Fd event, Fd halt) : event_(std::move(event)), halt_(std::move(halt)) {}
     void Work();
     void Report(Killed killed);
 
     Fd event_;
+    Fd halt_;  // readable once stop_ is set: ends the waits of the threads
     std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<KillOrder> orders_;
