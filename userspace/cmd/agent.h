@@ -76,6 +76,8 @@ class Agent {
         bool drain_asked = false;
         uint64_t drain_target = 0;
         bool collected = false;
+        bool lingering = false;      // its end is told, and tasks in state D are left
+        std::string pending;         // their pids
         respond::KillTimes kill;
         std::shared_ptr<sandbox::Evidence> evidence;
         int kill_client_fd = -1;  // waits for a KillReply
@@ -121,12 +123,16 @@ class Agent {
     void OnKilled(Run& run, const respond::Killed& killed);
     void OnEnded(Run& run, const api::ShimEnded& ended);
     void AskDrain(Run& run);
+    void OnPending(Run& run, const respond::KillReport& report);
     void Collect(Run& run);
+    void CloseBooks(Run& run, std::string* withhold);
     // Says in the result that a policy ended it, if so. Returns why /out must not be copied.
     std::string JudgeEnd(Run& run, const v1::Summary& summary, const sk_state* state);
     void OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes);
     void OnShimGone(Run& run);
     void FailRun(Run& run, const std::string& reason);
+    bool Linger(Run& run);
+    void LetClientGo(Run& run);
     void Remove(Run& run);
     void Unbind(sandbox::Sandbox& sandbox);
 

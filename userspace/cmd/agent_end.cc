@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bpf/wire/kinds.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
@@ -98,11 +99,25 @@ void Agent::OnKilled(Run& run, const respond::Killed& killed) {
         Send(run.kill_client_fd, message);
         if (!killed.report.pending) run.kill_client_fd = -1;
     }
-    if (killed.report.pending) return;
-    run.killing = false;
+    if (!killed.report.pending) run.killing = false;
+    if (run.lingering) {
+        if (!killed.report.pending) Remove(run);
+        return;
+    }
     // Without a shim there is nobody else to say that it has ended.
     if (!run.control.ok() && run.adopt_deadline_ns == 0) run.ended = true;
+    if (killed.report.pending) OnPending(run, killed.report);
     if (run.ended) AskDrain(run);
+}
+
+// Nobody waits for tasks in state D: the end is told as it is, and they keep slot and cgroup.
+void Agent::OnPending(Run& run, const respond::KillReport& report) {
+    run.pending = absl::StrJoin(report.left, " ");
+    if (run.ended || !run.control.ok()) return;
+    api::Message message;
+    message.mutable_shim_kill()->set_end("killed");
+    message.mutable_shim_kill()->set_reason("it was killed, and its tasks do not end");
+    (void)run.control.Send(message);  // a shim that is gone is seen by the loop
 }
 
 void Agent::OnEnded(Run& run, const api::ShimEnded& ended) {
@@ -110,9 +125,9 @@ void Agent::OnEnded(Run& run, const api::ShimEnded& ended) {
     run.ended = true;
     run.end = ended;
     sandbox->times.ended_ns = ended.boot_ns();
-    if (run.killing) return;  // OnKilled goes on
+    if (run.killing && !sandbox->kill_pending) return;  // OnKilled goes on
     const StatusOr<bool> empty = respond::WaitEmpty(run.cgroup.get(), 0);
-    if (empty.ok() && *empty) {
+    if (sandbox->kill_pending || (empty.ok() && *empty)) {
         AskDrain(run);
     } else {
         StartKill(run, false);  // tasks that had entered from outside, or are on their way out
@@ -125,8 +140,19 @@ void Agent::AskDrain(Run& run) {
     run.drain_target = hub_->RequestDrain();
 }
 
-// All records of the sandbox have gone through the path: closes its books.
+// All records of the sandbox have gone through the path.
 void Agent::Collect(Run& run) {
+    std::string withhold;
+    CloseBooks(run, &withhold);
+    if (!run.control.ok()) return OnDestroyed(run, {}, {});
+    api::Message message;
+    message.mutable_shim_collected()->set_policy_kill(run.result.end() == "policy");
+    message.mutable_shim_collected()->set_withhold(withhold);
+    message.mutable_shim_collected()->set_reason(run.result.reason());
+    if (!run.control.Send(message).ok()) OnShimGone(run);
+}
+
+void Agent::CloseBooks(Run& run, std::string* withhold) {
     run.collected = true;
     sandbox::Sandbox* sandbox = registry_.Find(run.id);
     (void)registry_.Move(*sandbox, model::SandboxState::kEmpty);
@@ -138,19 +164,12 @@ void Agent::Collect(Run& run) {
     result.set_exit_code(run.end.exit_code());
     result.set_end(run.end.end());
     result.set_reason(run.end.reason());
-    const std::string withhold = JudgeEnd(run, summary, state.ok() ? &*state : nullptr);
+    *withhold = JudgeEnd(run, summary, state.ok() ? &*state : nullptr);
     v1::Event event = Envelope(*sandbox);
     *event.mutable_summary() = summary;
     event.set_kind("summary");
     hub_->path().Publish(std::move(event));
     *result.mutable_summary() = std::move(summary);
-
-    if (!run.control.ok()) return OnDestroyed(run, {}, {});
-    api::Message message;
-    message.mutable_shim_collected()->set_policy_kill(result.end() == "policy");
-    message.mutable_shim_collected()->set_withhold(withhold);
-    message.mutable_shim_collected()->set_reason(result.reason());
-    if (!run.control.Send(message).ok()) OnShimGone(run);
 }
 
 std::string Agent::JudgeEnd(Run& run, const v1::Summary& summary, const sk_state* state) {
@@ -181,6 +200,9 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     sandbox::Sandbox* sandbox = registry_.Find(run.id);
     sandbox->times.removed_ns = BootNow();
     api::RunResult& result = run.result;
+    std::string withhold;
+    // A shim that did not wait for our word has copied nothing.
+    if (run.ended && !run.collected) CloseBooks(run, &withhold);
     if (result.end().empty()) {  // it failed before it ran
         result.set_exit_code(125);
         result.set_end("failed");
@@ -190,6 +212,11 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     *result.mutable_attestation() = run.attestation;
     *result.mutable_labels() = run.labels;
     for (const std::string& note : notes) result.add_notes(note);
+    const bool lingers = Linger(run);
+    if (lingers) {
+        result.add_notes(absl::StrCat("kill pending: the kernel cannot end its tasks yet (state D): ",
+                                      run.pending, "; they keep their slot and cgroup until then"));
+    }
     api::Timeline& times = *result.mutable_times();
     times.set_created(sandbox->times.created_ns);
     times.set_attested(sandbox->times.attested_ns);
@@ -219,7 +246,21 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     api::Message message;
     *message.mutable_run_result() = result;
     Send(run.client_fd, message);
-    Remove(run);
+    LetClientGo(run);
+    if (!lingers) Remove(run);
+}
+
+// True while something of it is left: then slot, cgroup and uid stay its own until the killer says
+// that it is empty.
+bool Agent::Linger(Run& run) {
+    if (!run.cgroup.ok()) return false;
+    const StatusOr<bool> empty = respond::WaitEmpty(run.cgroup.get(), 0);
+    if (!empty.ok() || *empty) return false;
+    run.lingering = true;
+    if (run.control.ok()) loop_->Forget(run.control.fd());
+    run.control.Close();
+    StartKill(run, false);  // where the killer is not at it already
+    return true;
 }
 
 // A start that did not come to be. The shim cleans up after itself and says so.
@@ -253,15 +294,23 @@ void Agent::Unbind(sandbox::Sandbox& sandbox) {
     DropPolicy(sandbox.policy_index);
 }
 
-void Agent::Remove(Run& run) {
-    const std::string id = run.id;
-    const bool abandoned = !run.control.ok() && run.cgroup.ok();
-    if (run.control.ok()) loop_->Forget(run.control.fd());
-    if (sandbox::Sandbox* sandbox = registry_.Find(id)) Unbind(*sandbox);
+void Agent::LetClientGo(Run& run) {
     if (const auto it = connections_.find(run.client_fd); it != connections_.end()) {
         it->second->run_id.clear();
         it->second->run_events = false;
     }
+    run.client_fd = -1;
+}
+
+void Agent::Remove(Run& run) {
+    const std::string id = run.id;
+    const bool abandoned = !run.control.ok() && run.cgroup.ok();
+    if (run.control.ok()) loop_->Forget(run.control.fd());
+    if (sandbox::Sandbox* sandbox = registry_.Find(id)) {
+        hub_->path().Forget(id, sandbox->slot, sandbox->generation);
+        Unbind(*sandbox);
+    }
+    LetClientGo(run);
     if (const Status status = files_->Remove(id); !status.ok()) LogWarning(id, ": ", status.message());
     runs_.erase(id);
     registry_.Remove(id);

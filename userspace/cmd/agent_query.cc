@@ -139,7 +139,7 @@ void Agent::KillOnRequest(int fd, const api::Kill& kill) {
 
 void Agent::AttachClient(int fd, const api::Attach& attach) {
     Run* run = FindRun(attach.id());
-    if (run == nullptr) {
+    if (run == nullptr || run->lingering) {
         return SendError(fd, absl::NotFoundError(absl::StrCat("no sandbox ", attach.id(), " is left")));
     }
     if (run->client_fd >= 0) return SendError(fd, absl::FailedPreconditionError("it has a client"));

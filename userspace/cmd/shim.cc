@@ -28,6 +28,10 @@ using api::Packet;
 constexpr uint64_t kGoWaitNs = 30'000'000'000;
 // Draining the rings of a sandbox that flooded them takes the agent up to some seconds.
 constexpr uint64_t kCollectWaitNs = 30'000'000'000;
+// From SIGKILL to the last task's end. What is left then is in state D, and nobody knows for how long.
+constexpr uint64_t kEndWaitNs = 10'000'000'000;
+// Waited for them once more when all else is done; the agent waits on.
+constexpr int kLastWaitMs = 2000;
 // Between two tries to reach a next agent.
 constexpr int kReconnectMs = 50;
 
@@ -55,7 +59,8 @@ class Shim {
     void LoseAgent();
     void FindAgent();
     void End(const std::string& end, const std::string& reason);
-    void OnEnded();
+    void OnEnded(bool over);
+    Status Destroy();
     void CopyOut();
     void Finish();
     void Fail(const Status& status);
@@ -70,6 +75,7 @@ class Shim {
     Phase phase_ = Phase::kWaitGo;
     uint64_t deadline_ns_ = 0;        // of the phase; 0 = none
     uint64_t agent_deadline_ns_ = 0;  // no agent: until when one is waited for; 0 = there is one
+    bool over_ = true;                // nothing of it runs, or it never ran
     std::string end_;                 // why it was ended; empty = by itself
     std::string reason_;
     bool releasing_ = false;          // the command was let go, its execve is not through
@@ -145,6 +151,7 @@ void Shim::End(const std::string& end, const std::string& reason) {
     if (end_.empty()) {
         end_ = end;
         reason_ = reason;
+        SetDeadline(kEndWaitNs);
     }
     // The init's death takes its pid namespace along; what entered from outside goes by Destroy.
     (void)syscall(SYS_pidfd_send_signal, sandbox_->pidfd(), SIGKILL, nullptr, 0);
@@ -240,8 +247,10 @@ void Shim::OnSession() {
     }
 }
 
-void Shim::OnEnded() {
-    const StatusOr<int> status = sandbox_->Wait();
+// `over`: nothing of it runs. Else it was killed, and its tasks are not gone yet.
+void Shim::OnEnded(bool over) {
+    over_ = over;
+    const StatusOr<int> status = over ? sandbox_->Wait() : 137;
     int exit_code = status.ok() ? *status : 125;
     if (!end_.empty()) exit_code = end_ == "failed" ? 125 : 137;
     ended_.set_exit_code(exit_code);
@@ -261,7 +270,9 @@ void Shim::OnEnded() {
 
 void Shim::OnDeadline() {
     deadline_ns_ = 0;
-    if (phase_ == Phase::kRunning) {
+    if (phase_ == Phase::kRunning && !end_.empty()) {
+        OnEnded(false);
+    } else if (phase_ == Phase::kRunning) {
         End("timeout", "the time given by --timeout is over");
     } else {
         if (phase_ == Phase::kWaitGo) Fail(absl::DeadlineExceededError("the agent does not answer"));
@@ -292,7 +303,7 @@ void Shim::Loop() {
         if (releasing_ && (fds[3].revents | fds[2].revents) != 0) OnExec();
         if (fds[1].revents != 0) OnSession();
         if (phase_ != Phase::kDone && fds[0].revents != 0) OnControl();
-        if (fds[2].revents != 0 && phase_ == Phase::kRunning) OnEnded();
+        if (fds[2].revents != 0 && phase_ == Phase::kRunning) OnEnded(true);
         if (fds[2].revents != 0 && phase_ == Phase::kWaitGo) {
             Fail(absl::AbortedError("the sandbox died before its start"));
             phase_ = Phase::kDone;
@@ -330,14 +341,20 @@ void Shim::CopyOut() {
     }
 }
 
+Status Shim::Destroy() {
+    return over_ ? sandbox_->Destroy().status() : sandbox_->Destroy(kLastWaitMs).status();
+}
+
 // Removes the sandbox and tells both sides what was left.
 void Shim::Finish() {
     api::Removal removal;
     removal.set_clean(true);
     if (sandbox_ != nullptr) {
-        const StatusOr<launch::DestroyReport> report = sandbox_->Destroy();
-        removal.set_clean(report.ok());
-        if (!report.ok()) removal.add_left_over(std::string(report.status().message()));
+        const Status destroyed = Destroy();
+        removal.set_clean(destroyed.ok());
+        if (!destroyed.ok()) removal.add_left_over(std::string(destroyed.message()));
+        // They may be in the middle of a write.
+        if (absl::IsDeadlineExceeded(destroyed)) withhold_ = "tasks of it could not be ended yet";
     }
     CopyOut();
     Message message;

@@ -135,6 +135,15 @@ v1::Summary EventPath::Finish(uint32_t slot, uint32_t generation, const sk_state
     return summary;
 }
 
+void EventPath::Forget(const std::string& sandbox_id, uint32_t slot, uint32_t generation) {
+    {
+        std::lock_guard lock(mutex_);
+        if (slot != 0) sequencer_.Finish(slot, generation, 0);
+        (void)summary_.Take(sandbox_id);
+    }
+    Deliver();
+}
+
 v1::Summary EventPath::Peek(const std::string& sandbox_id) const {
     std::lock_guard lock(mutex_);
     return summary_.Peek(sandbox_id);

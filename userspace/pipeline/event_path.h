@@ -89,6 +89,9 @@ class EventPath {
     // null) tells of losses at the very end and fills the counts by section. Call it while
     // `lookup` still knows the sandbox.
     v1::Summary Finish(uint32_t slot, uint32_t generation, const sk_state* state);
+    // What comes of a sandbox after Finish (its removal, a task that ended late) is not kept longer
+    // than the sandbox. `slot` 0 = it had none.
+    void Forget(const std::string& sandbox_id, uint32_t slot, uint32_t generation);
     // The counts up to now.
     v1::Summary Peek(const std::string& sandbox_id) const;
 
