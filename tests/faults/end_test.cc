@@ -242,5 +242,26 @@ TEST_F(End, ADenyThatHadToKillKeepsItsFiles) {
     EXPECT_FALSE(std::filesystem::exists(product_->Path("deny/x")));
 }
 
+// Beyond its rate the kernel counts refusals and does not record them: that is no loss.
+TEST_F(End, AFloodOfRefusalsLosesNothingAndIsCounted) {
+    const Ran ran = product_->Run("networkless", {"python3", "-c",
+                                                  "import os, socket, time\n"
+                                                  "s = socket.socket()\n"
+                                                  "for i in range(20000):\n"
+                                                  "  try: s.connect(('127.0.0.1', 4001))\n"
+                                                  "  except PermissionError: pass\n"
+                                                  "try: open('/dev/shm/x', 'w')\n"
+                                                  "except PermissionError: pass\n"
+                                                  "time.sleep(3)\n"});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    for (const Json& event : ran.events) EXPECT_NE(At(event, "kind"), "lost");
+    EXPECT_THAT(ran.err, Not(HasSubstr("lost")));
+    EXPECT_THAT(ran.err, HasSubstr("more refusals of the same kind that were not recorded singly"));
+    int64_t unrecorded = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(At(ran.result, "summary.refusals_unrecorded"), &unrecorded));
+    EXPECT_GT(unrecorded, 15000);
+    EXPECT_LT(unrecorded, 20100);
+}
+
 }  // namespace
 }  // namespace stockade::tests

@@ -62,6 +62,10 @@ Status Agent::Init() {
     path.node = HostName();
     path.wall_offset_ns = WallNow() - BootNow();
     path.lookup = [this](uint32_t slot, uint32_t generation) { return registry_.Lookup(slot, generation); };
+    path.suppressed = [this](uint32_t slot, uint32_t generation) -> uint64_t {
+        const StatusOr<sk_state> state = sensor_.ReadState({.slot = slot, .generation = generation});
+        return state.ok() ? state->suppressed : 0;  // a slot that is free again explains nothing
+    };
     SK_ASSIGN_OR_RETURN(hub_, EventHub::Create(sensor_, std::move(path)));
 
     sigset_t wanted;

@@ -4,7 +4,7 @@
 //   SK_RETURN_IF_ERROR(agent->Serve());     // until SIGTERM, Shutdown, or idle for too long
 //
 // One thread, beside that of EventHub and those of Killer. All calls of the sensor but PollRings
-// are made here.
+// and ReadState, which any thread may make, are made here.
 #pragma once
 
 #include <map>

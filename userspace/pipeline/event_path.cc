@@ -62,7 +62,7 @@ EventPath::EventPath(Options options)
                 .lookup = options.lookup,
                 .redact = options.redact}),
       queue_options_(options.queue),
-      sequencer_(options.sequence, [this](v1::Event& event) { Emit(event); }),
+      sequencer_(options.sequence, [this](v1::Event& event) { Emit(event); }, options.suppressed),
       tree_(options.tree),
       summary_(options.summary) {}
 
@@ -111,11 +111,6 @@ void EventPath::Track(uint32_t slot, uint32_t generation, uint64_t first_seq) {
         sequencer_.Track(slot, generation, first_seq);
     }
     Deliver();
-}
-
-void EventPath::Reconcile(uint32_t slot, uint32_t generation, uint64_t suppressed) {
-    std::lock_guard lock(mutex_);
-    sequencer_.Reconcile(slot, generation, suppressed);
 }
 
 v1::Summary EventPath::Finish(uint32_t slot, uint32_t generation, const sk_state* state) {

@@ -15,8 +15,9 @@
 // Order: the three rings share one sequence per sandbox, so that a record can be overtaken by
 // later ones of another ring, or sit between taking its number and its place in the ring. Events
 // behind a missing number wait until `drains` passes over all rings and `gap_ns` have gone by
-// without it. Only then is it missing; a `repeat` record or Reconcile may still explain it as
-// one that was suppressed, and what is left after `explain_ns` becomes a `lost` event.
+// without it. Only then is it missing; a `repeat` record may still explain it as one that was
+// suppressed. What is left after `explain_ns`, and is not in the kernel's own count of what it
+// suppressed, becomes a `lost` event.
 // Who must act at once (respond) takes urgent records before they are in order.
 #pragma once
 
@@ -57,6 +58,7 @@ class EventPath {
         decode::SandboxLookup lookup{};
         decode::ArgvRedactor redact{};  // unset: the default patterns
         Sequencer::Options sequence{};
+        Sequencer::Suppressed suppressed{};  // called by whoever calls OnDrained, or Finish
         enrich::ProcessTree::Options tree{};
         SummaryTracker::Options summary{};
         ExportQueue::Options queue{};
@@ -82,8 +84,6 @@ class EventPath {
     // A sandbox was bound. `first_seq` is the number its first record must have: 1 for a new
     // one, 0 for not known (an adopted one).
     void Track(uint32_t slot, uint32_t generation, uint64_t first_seq);
-    // sk_state.suppressed: how many records were suppressed in all.
-    void Reconcile(uint32_t slot, uint32_t generation, uint64_t suppressed);
     // The sandbox is empty and the rings are drained: hands on what still waits, says what is
     // lost, forgets it, and returns its closing counts. `state` (of Sensor::ReadState, may be
     // null) tells of losses at the very end and fills the counts by section. Call it while

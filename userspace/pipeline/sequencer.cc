@@ -146,6 +146,11 @@ void Sequencer::Explain(Stream& stream) {
 
 void Sequencer::ReportLost(Stream& stream) {
     if (stream.unexplained == 0) return;
+    if (ask_suppressed_) {
+        stream.suppressed = std::max(stream.suppressed, ask_suppressed_(stream.slot, stream.generation));
+        Explain(stream);
+        if (stream.unexplained == 0) return;
+    }
     v1::Event event;
     event.set_kind("lost");
     event.set_node(stream.node);

@@ -39,8 +39,12 @@ class Sequencer {
     // Events in order; also the `lost` ones, which have the sandbox of the others (or slot and
     // generation alone when there was none) and boot_ns, but neither wall time nor id.
     using Sink = std::function<void(v1::Event&)>;
+    // sk_state.suppressed of a sandbox now. Asked before a loss is told: the repeat record of a
+    // code comes with its next violation, which may be never.
+    using Suppressed = std::function<uint64_t(uint32_t slot, uint32_t generation)>;
 
-    Sequencer(Options options, Sink sink) : options_(options), sink_(std::move(sink)) {}
+    Sequencer(Options options, Sink sink, Suppressed suppressed = {})
+        : options_(options), sink_(std::move(sink)), ask_suppressed_(std::move(suppressed)) {}
 
     void Track(uint32_t slot, uint32_t generation, uint64_t first_seq);
     void Reconcile(uint32_t slot, uint32_t generation, uint64_t suppressed);
@@ -91,6 +95,7 @@ class Sequencer {
 
     const Options options_;
     const Sink sink_;
+    const Suppressed ask_suppressed_;
     Counters counters_;
     uint64_t now_ = 0;
     size_t waiting_all_ = 0;

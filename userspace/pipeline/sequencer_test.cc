@@ -32,10 +32,13 @@ class SequencerTest : public testing::Test {
     uint64_t now_ = 1000 * kMs;
     std::vector<uint64_t> seen_;
     std::vector<v1::Event> lost_;
-    Sequencer sequencer_{{.max_waiting = 8, .max_waiting_all = 12}, [this](v1::Event& event) {
-        if (event.has_lost()) lost_.push_back(event);
-        else seen_.push_back(event.kernel_seq());
-    }};
+    Sequencer::Sink sequencer_sink_ = [this](v1::Event& event) {
+        if (event.has_lost())
+            lost_.push_back(event);
+        else
+            seen_.push_back(event.kernel_seq());
+    };
+    Sequencer sequencer_{{.max_waiting = 8, .max_waiting_all = 12}, sequencer_sink_};
 };
 
 TEST_F(SequencerTest, InOrderGoesThroughAtOnce) {
@@ -115,6 +118,29 @@ TEST_F(SequencerTest, TheKernelsCounterExplainsToo) {
     sequencer_.Reconcile(1, 1, 10);
     Drain(3000);
     EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(SequencerTest, TheKernelIsAskedBeforeALossIsTold) {
+    uint64_t suppressed = 9;
+    Sequencer sequencer({}, sequencer_sink_, [&](uint32_t, uint32_t) { return suppressed; });
+    const auto add = [&](uint64_t seq) {
+        auto event = std::make_unique<v1::Event>();
+        event->set_kernel_seq(seq);
+        sequencer.Add(1, 1, std::move(event));
+    };
+    const auto drain = [&] {
+        for (int i = 0; i < 100; ++i) sequencer.OnDrained(now_ += 30 * kMs);
+    };
+    sequencer.Track(1, 1, 1);
+    add(10);  // 1..9: no repeat record tells of them
+    drain();
+    EXPECT_TRUE(lost_.empty());
+    EXPECT_EQ(sequencer.counters().suppressed, 9u);
+    suppressed = 12;
+    add(16);  // 11..15: three of them were suppressed, two are lost
+    drain();
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 2u);
 }
 
 TEST_F(SequencerTest, LateOnesAreTakenOnceAndNotCountedLost) {

@@ -25,7 +25,7 @@ void SummaryTracker::Add(const v1::Event& event) {
     if (event.has_repeat()) {
         // It says how many, not of what.
         entry.suppressed += event.repeat().count();
-        if (model::IsRefusal(event)) entry.omitted += event.repeat().count();
+        if (model::IsRefusal(event)) entry.unrecorded += event.repeat().count();
         return;
     }
     // A sandbox that is condemned is no refusal of its own: the one that condemned it counts.
@@ -93,6 +93,7 @@ v1::Summary SummaryTracker::Make(const Entry& entry) {
     }
     for (const v1::Refusal& refusal : entry.refusals) *summary.add_refusals() = refusal;
     summary.set_refusals_omitted(entry.omitted);
+    summary.set_refusals_unrecorded(entry.unrecorded);
     summary.set_lost(entry.lost);
     summary.set_suppressed(entry.suppressed);
     return summary;
@@ -110,6 +111,7 @@ v1::Summary SummaryTracker::Take(const std::string& sandbox_id) {
 }
 
 void AddSections(const sk_state& state, v1::Summary* summary) {
+    uint64_t refused = 0;
     for (const model::Name& section : model::Sections()) {
         const uint64_t allowed = state.allowed[section.number];
         const uint64_t violations = state.violations[section.number];
@@ -118,7 +120,13 @@ void AddSections(const sk_state& state, v1::Summary* summary) {
         count->set_section(std::string(section.text));
         count->set_allowed(allowed);
         count->set_violations(violations);
+        refused += violations;
     }
+    uint64_t told = summary->refusals_omitted();
+    for (const v1::Refusal& refusal : summary->refusals()) told += refusal.count();
+    // What is neither told nor suppressed was lost, or came before this agent.
+    const uint64_t untold = std::min<uint64_t>(refused - std::min(refused, told), state.suppressed);
+    summary->set_refusals_unrecorded(std::max(summary->refusals_unrecorded(), untold));
 }
 
 std::string SummaryText(const v1::Summary& summary) {
@@ -136,6 +144,10 @@ std::string SummaryText(const v1::Summary& summary) {
     }
     if (summary.refusals_omitted() > 0) {
         absl::StrAppend(&text, "and ", summary.refusals_omitted(), " more refusals\n");
+    }
+    if (summary.refusals_unrecorded() > 0) {
+        absl::StrAppend(&text, "and ", summary.refusals_unrecorded(),
+                        " more refusals of the same kind that were not recorded singly\n");
     }
     if (summary.lost() > 0) {
         absl::StrAppend(&text, summary.lost(), " records were lost: this list may be short\n");

@@ -38,6 +38,7 @@ class SummaryTracker {
         std::map<std::tuple<std::string, std::string, std::string>, size_t> index;
         std::vector<v1::Refusal> refusals;
         uint64_t omitted = 0;
+        uint64_t unrecorded = 0;
         uint64_t lost = 0;
         uint64_t suppressed = 0;
     };
@@ -51,7 +52,8 @@ class SummaryTracker {
     absl::flat_hash_map<std::string, std::unique_ptr<Entry>> entries_;
 };
 
-// Fills sections from the kernel's counters, which also count what made no event.
+// Fills sections from the kernel's counters, which also count what made no event: how many refusals
+// there were beyond those of `summary`.
 void AddSections(const sk_state& state, v1::Summary* summary);
 
 // What is printed on standard error at the end: one line for each refusal, with the policy line

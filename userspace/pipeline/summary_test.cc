@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/wire/policy.h"
 
 namespace stockade::pipeline {
 namespace {
@@ -61,6 +62,23 @@ TEST(Summary, WhatIsOnlySeenOrObservedKillsNobody) {
     exec.set_backend("signal");
     tracker.Add(exec);
     EXPECT_THAT(Killers(tracker.Take("sbx")), testing::ElementsAre("/bin/sh"));
+}
+
+TEST(Summary, RefusalsBeyondTheRateAreCounted) {
+    SummaryTracker tracker({});
+    for (int i = 0; i < 100; ++i) tracker.Add(Refused("/x"));
+    v1::Event repeat = Refused("");
+    repeat.clear_file();
+    repeat.mutable_repeat()->set_count(30);
+    tracker.Add(repeat);
+    v1::Summary summary = tracker.Take("sbx");
+    EXPECT_THAT(SummaryText(summary), testing::HasSubstr("and 30 more refusals of the same kind"));
+    sk_state state{};
+    state.violations[SK_SECTION_FILES] = 20000;
+    state.suppressed = 19950;  // telemetry among them
+    AddSections(state, &summary);
+    EXPECT_EQ(summary.refusals_unrecorded(), 19900u);
+    EXPECT_THAT(SummaryText(summary), testing::HasSubstr("and 19900 more refusals of the same kind"));
 }
 
 }  // namespace
