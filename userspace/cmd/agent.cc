@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -151,7 +152,7 @@ bool Agent::Handle(int fd, api::Packet packet) {
             AttachClient(fd, message.attach());
             return true;
         case api::Message::kPs:
-            AnswerPs(fd);
+            AnswerPs(fd, message.ps().after());
             return true;
         case api::Message::kInspect:
             AnswerInspect(fd, message.inspect().id());
@@ -200,8 +201,16 @@ void Agent::Send(int fd, const api::Message& message) {
         status = done.status();
         if (done.ok() && !*done) (void)loop_->Change(fd, EPOLLIN | EPOLLOUT);
     }
-    // A client that takes nothing at all loses its connection; its shim ends the sandbox then.
-    if (!status.ok() && !absl::IsUnavailable(status)) LogWarning("client: ", status.message());
+    if (status.ok()) return;
+    if (!absl::IsUnavailable(status)) LogWarning("client: ", status.message());
+    // An answer that cannot be sent is one that cannot be: whoever asked must not wait for it.
+    api::Message error;
+    error.mutable_error()->set_message(absl::StrCat("the answer cannot be sent: ", status.message()));
+    error.mutable_error()->set_code(static_cast<int>(status.code()));
+    if (!message.has_error() && channel.Queue(error).ok() && channel.Flush().ok()) return;
+    // A client that takes nothing at all loses its connection. The loop sees its end: Close here
+    // would take the connection from under whoever called.
+    (void)shutdown(fd, SHUT_RDWR);
 }
 
 void Agent::SendError(int fd, const Status& status) {

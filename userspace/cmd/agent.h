@@ -144,8 +144,8 @@ class Agent {
     void EndOrphans();
 
     // agent_query.cc
-    api::SandboxRow Row(sandbox::Sandbox& sandbox);
-    void AnswerPs(int fd);
+    api::SandboxRow Row(sandbox::Sandbox& sandbox, size_t max_command_bytes);
+    void AnswerPs(int fd, const std::string& after);
     void AnswerInspect(int fd, const std::string& id);
     void AnswerVersion(int fd);
     void KillOnRequest(int fd, const api::Kill& kill);

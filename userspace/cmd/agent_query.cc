@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "bpf/wire/record.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
@@ -14,6 +13,12 @@
 
 namespace stockade::cmd {
 namespace {
+
+// What a list shows of a command line, and what `inspect` does: an argv may have a MiB.
+constexpr size_t kMaxPsCommandBytes = 256;
+constexpr size_t kMaxInspectCommandBytes = 64 << 10;
+// Rows in one answer. A row with all labels at their bounds has 12 KiB.
+constexpr size_t kMaxPsReplyBytes = 64 << 10;
 
 bool Wants(const api::Events& filter, const StreamedEvent& event) {
     if (!filter.session().empty() && filter.session() != event.session) return false;
@@ -24,7 +29,7 @@ bool Wants(const api::Events& filter, const StreamedEvent& event) {
 
 }  // namespace
 
-api::SandboxRow Agent::Row(sandbox::Sandbox& sandbox) {
+api::SandboxRow Agent::Row(sandbox::Sandbox& sandbox, size_t max_command_bytes) {
     api::SandboxRow row;
     row.set_id(sandbox.id());
     row.set_state(sandbox.kill_pending ? "kill-pending" : std::string(model::ToString(sandbox.state)));
@@ -43,7 +48,13 @@ api::SandboxRow Agent::Row(sandbox::Sandbox& sandbox) {
     row.set_pid(sandbox.init_pid);
     row.set_age_ns(BootNow() - sandbox.times.created_ns);
     for (const std::string& condition : sandbox.conditions) row.add_conditions(condition);
-    row.set_command(absl::StrJoin(sandbox.argv, " "));
+    std::string command;
+    for (const std::string& arg : sandbox.argv) {
+        if (command.size() > max_command_bytes) break;
+        absl::StrAppend(&command, command.empty() ? "" : " ", arg);
+    }
+    row.set_command_cut(command.size() > max_command_bytes);
+    row.set_command(command.substr(0, max_command_bytes));
     const StatusOr<sk_state> state =
         sandbox.slot == 0 ? absl::NotFoundError("not bound")
                           : sensor_.ReadState({.slot = sandbox.slot, .generation = sandbox.generation});
@@ -56,10 +67,20 @@ api::SandboxRow Agent::Row(sandbox::Sandbox& sandbox) {
     return row;
 }
 
-void Agent::AnswerPs(int fd) {
+void Agent::AnswerPs(int fd, const std::string& after) {
     api::Message message;
     api::PsReply& reply = *message.mutable_ps_reply();
-    for (sandbox::Sandbox* sandbox : registry_.All()) *reply.add_rows() = Row(*sandbox);
+    size_t bytes = 0;
+    for (sandbox::Sandbox* sandbox : registry_.All()) {
+        if (sandbox->id() <= after) continue;  // ids sort by their age, as the list does
+        if (bytes >= kMaxPsReplyBytes) {
+            reply.set_more(true);
+            break;
+        }
+        api::SandboxRow& row = *reply.add_rows();
+        row = Row(*sandbox, kMaxPsCommandBytes);
+        bytes += row.ByteSizeLong();
+    }
     Send(fd, message);
 }
 
@@ -70,7 +91,7 @@ void Agent::AnswerInspect(int fd, const std::string& id) {
     Run* run = FindRun(sandbox.id());
     api::Message message;
     api::InspectReply& reply = *message.mutable_inspect_reply();
-    *reply.mutable_row() = Row(sandbox);
+    *reply.mutable_row() = Row(sandbox, kMaxInspectCommandBytes);
     reply.set_cgroup(sandbox.cgroup);
     reply.set_slot(sandbox.slot);
     reply.set_generation(sandbox.generation);

@@ -23,6 +23,10 @@ std::string Printable(absl::string_view bytes, size_t max = 4096) {
     return out;
 }
 
+std::string Command(const api::SandboxRow& row, size_t max) {
+    return Printable(row.command(), max) + (row.command_cut() || row.command().size() > max ? "..." : "");
+}
+
 std::string Age(uint64_t ns) {
     const uint64_t seconds = ns / 1'000'000'000;
     if (seconds < 60) return absl::StrCat(seconds, "s");
@@ -44,7 +48,7 @@ JsonObject RowJson(const api::SandboxRow& row) {
         .Add("tool", row.labels().tool())
         .Add("trace", row.labels().trace());
     out.AddRaw("labels", labels.Done()).AddRaw("conditions", JsonArray(conditions));
-    return out.Add("command", row.command());
+    return out.Add("command", row.command()).Add("command_truncated", row.command_cut());
 }
 
 StatusOr<api::Message> AskAgent(const ClientOptions& client, const api::Message& question) {
@@ -52,29 +56,39 @@ StatusOr<api::Message> AskAgent(const ClientOptions& client, const api::Message&
     return Ask(channel, question);
 }
 
-Status Ps(const ClientOptions& client, bool json) {
+// All pages of the list.
+StatusOr<std::vector<api::SandboxRow>> AskPs(const ClientOptions& client) {
+    SK_ASSIGN_OR_RETURN(api::Channel channel, ConnectAgent(client));
+    std::vector<api::SandboxRow> rows;
     api::Message question;
     question.mutable_ps();
-    StatusOr<api::Message> answer = AskAgent(client, question);
-    api::PsReply reply;
-    if (answer.ok()) {
-        reply = answer->ps_reply();
-    } else if (!absl::IsUnavailable(answer.status())) {
-        return answer.status();
-    } else {
-        (void)WriteAll(STDERR_FILENO, absl::StrCat("stockade: ", answer.status().message(), "\n"));
+    while (true) {
+        SK_ASSIGN_OR_RETURN(const api::Message answer, Ask(channel, question));
+        const api::PsReply& reply = answer.ps_reply();
+        rows.insert(rows.end(), reply.rows().begin(), reply.rows().end());
+        if (!reply.more() || reply.rows().empty()) return rows;
+        question.mutable_ps()->set_after(rows.back().id());
     }
+}
+
+Status Ps(const ClientOptions& client, bool json) {
+    StatusOr<std::vector<api::SandboxRow>> listed = AskPs(client);
+    if (absl::IsUnavailable(listed.status())) {
+        (void)WriteAll(STDERR_FILENO, absl::StrCat("stockade: ", listed.status().message(), "\n"));
+        listed = std::vector<api::SandboxRow>();
+    }
+    if (!listed.ok()) return listed.status();
     if (json) {
         std::vector<std::string> rows;
-        for (const api::SandboxRow& row : reply.rows()) rows.push_back(RowJson(row).Done());
+        for (const api::SandboxRow& row : *listed) rows.push_back(RowJson(row).Done());
         return WriteAll(STDOUT_FILENO, JsonArray(rows) + "\n");
     }
     std::string text = absl::StrFormat("%-30s %-12s %-16s %-8s %-7s %5s %5s %7s  %s\n", "SANDBOX", "STATE",
                                        "POLICY", "MODE", "BACKEND", "TASKS", "VIOL", "AGE", "COMMAND");
-    for (const api::SandboxRow& row : reply.rows()) {
+    for (const api::SandboxRow& row : *listed) {
         absl::StrAppendFormat(&text, "%-30s %-12s %-16s %-8s %-7s %5d %5d %7s  %s\n", row.id(), row.state(),
                               Printable(row.policy()), row.mode(), row.backend(), row.tasks(),
-                              row.violations(), Age(row.age_ns()), Printable(row.command(), 60));
+                              row.violations(), Age(row.age_ns()), Command(row, 60));
     }
     return WriteAll(STDOUT_FILENO, text);
 }
@@ -110,7 +124,7 @@ Status Inspect(const ClientOptions& client, const std::string& id, bool json) {
     }
     const api::SandboxRow& row = reply.row();
     std::string text = absl::StrCat("sandbox   ", row.id(), "\nstate     ", row.state(), "\ncommand   ",
-                                    Printable(row.command()), "\npolicy    ", Printable(row.policy()), " (",
+                                    Command(row, 4096), "\npolicy    ", Printable(row.policy()), " (",
                                     row.policy_hash().substr(0, 12), ", ", row.mode(), ")\nbackend   ",
                                     row.backend(), "\nsession   ", Printable(row.labels().session()),
                                     "\ntool      ", Printable(row.labels().tool()), "\ncgroup    ",

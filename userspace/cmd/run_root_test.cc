@@ -323,6 +323,34 @@ TEST_F(Run, StockadeKillEndsASandbox) {
     EXPECT_TRUE(absl::StrContains(ran.err, "enough")) << ran.err;
 }
 
+// Together their command lines have more than a message may, and their labels more than a page.
+TEST_F(Run, PsShowsLongCommandsCutAndAllPages) {
+    std::vector<std::string> args = {"run", "-p", dir_ + "/open.yaml"};
+    for (int i = 0; i < 31; ++i) {
+        args.push_back("--label");
+        args.push_back(absl::StrCat("key", i, "=", std::string(250, 'v')));
+    }
+    for (const char* word : {"--", "/bin/sh", "-c", "echo up; sleep 1000"}) args.push_back(word);
+    for (int i = 0; i < 2; ++i) args.push_back(std::string(90000, 'x'));
+    std::vector<pid_t> clients;
+    for (int i = 0; i < 10; ++i) clients.push_back(Start(args, absl::StrCat("ps", i)));
+    for (int i = 0; i < 10; ++i) {
+        const std::string tag = absl::StrCat("ps", i);
+        ASSERT_TRUE(Until([&] { return Read(tag + ".out") == "up\n"; })) << Read(tag + ".err");
+    }
+    const Ran ps = Stockade({"ps", "-o", "json"});
+    EXPECT_EQ(ps.status, 0) << ps.err;
+    for (const std::string& id : Cgroups()) EXPECT_TRUE(absl::StrContains(ps.out, id)) << id;
+    EXPECT_TRUE(absl::StrContains(ps.out, "echo up; sleep 1000 xxx")) << ps.out.substr(0, 2000);
+    EXPECT_TRUE(absl::StrContains(ps.out, "\"command_truncated\":true"));
+    EXPECT_TRUE(absl::StrContains(Stockade({"ps"}).out, "echo up; sleep 1000 xxx"));
+    const Ran inspect = Stockade({"inspect", Cgroups().at(0), "-o", "json"});
+    EXPECT_EQ(inspect.status, 0) << inspect.err;
+    for (const pid_t client : clients) kill(client, SIGKILL);
+    for (const pid_t client : clients) (void)Finish(client, "t");
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
 TEST_F(Run, ASecondAgentIsRefused) {
     ASSERT_EQ(Sh("true").status, 0);
     const std::string command = absl::StrCat(Bin("stockaded"), " --config ", dir_, "/config.yaml 2>&1");
