@@ -263,5 +263,23 @@ TEST_F(End, AFloodOfRefusalsLosesNothingAndIsCounted) {
     EXPECT_LT(unrecorded, 20100);
 }
 
+// The breaker holds the second kill of the minute back; the sandbox makes no call that would end it.
+TEST(Breaker, ACondemnedSandboxIsKilledWhenItsTurnComes) {
+    Product product("kills_per_minute: 1\n");
+    const std::vector<std::string> spin = {"python3", "-c",
+                                           "import os\n"
+                                           "if os.fork() == 0: os.execv('/bin/bash', ['bash', '-c', ':'])\n"
+                                           "while True: pass\n"};
+    const Ran first = product.Run(KillPolicy(product), spin);
+    EXPECT_EQ(At(first.result, "end"), "policy") << first.Text();
+    EXPECT_THAT(first.err, Not(HasSubstr("breaker")));
+    const Ran second = product.Run(KillPolicy(product), spin, {"--timeout", "90s"});
+    ExpectKilledInOrder(second);
+    EXPECT_THAT(second.err, HasSubstr("breaker"));
+    bool said = false;
+    for (const Json& event : second.events) said |= At(event, "lifecycle.op") == "degraded";
+    EXPECT_TRUE(said);
+}
+
 }  // namespace
 }  // namespace stockade::tests

@@ -280,6 +280,7 @@ void Agent::OnTick() {
     OnHub();
     EndHold();
     EndOrphans();
+    KillHeldBack();
     const uint64_t now = BootNow();
     if (!runs_.empty()) idle_since_ns_ = now;
     if (options_.idle_exit_ns != 0 && now - idle_since_ns_ >= options_.idle_exit_ns) {

@@ -73,6 +73,8 @@ class Agent {
         bool ended = false;
         api::ShimEnded end;
         bool killing = false;  // the killer is at it
+        uint64_t held_back_ns = 0;  // boot time since when the breaker holds its kill back; 0 = it does not
+        uint64_t held_for_ns = 0;   // how long it did
         bool drain_asked = false;
         uint64_t drain_target = 0;
         bool collected = false;
@@ -119,6 +121,8 @@ class Agent {
     // agent_end.cc
     void OnUrgent(const v1::Event& event);
     void StartKill(Run& run, bool with_evidence);
+    bool BreakerAllows(const sandbox::Sandbox& sandbox);
+    void KillHeldBack();
     void OnKiller();
     void OnKilled(Run& run, const respond::Killed& killed);
     void OnEnded(Run& run, const api::ShimEnded& ended);

@@ -44,16 +44,33 @@ void Agent::OnUrgent(const v1::Event& event) {
     sandbox->times.condemned_ns = event.boot_ns() != 0 ? event.boot_ns() : BootNow();
     // kFailedPrecondition when it has ended meanwhile: then there is nothing left to kill.
     if (!registry_.Move(*sandbox, model::SandboxState::kCondemned).ok()) return;
-    if (!breaker_.Allow(sandbox->info->policies.empty() ? "" : sandbox->info->policies.front().name,
-                        BootNow())) {
+    if (!BreakerAllows(*sandbox)) {
+        run->held_back_ns = BootNow();
         sandbox->conditions.push_back("Degraded/BreakerOpen");
         PublishStep(*sandbox, model::LIFECYCLE_DEGRADED,
                     absl::StrCat("breaker: more than ", options_.config.kills_per_minute,
-                                 " kills a minute under this policy; condemned and refused, not killed"));
-        LogError(run->id, ": condemned, but not killed: the breaker of its policy is open");
+                                 " kills a minute under this policy; condemned and refused, not killed yet"));
+        LogError(run->id, ": condemned, but not killed yet: the breaker of its policy is open");
         return;
     }
     StartKill(*run, true);
+}
+
+bool Agent::BreakerAllows(const sandbox::Sandbox& sandbox) {
+    return breaker_.Allow(sandbox.info->policies.empty() ? "" : sandbox.info->policies.front().name,
+                          BootNow());
+}
+
+// A condemned sandbox that makes no call is ended by nobody but us: its kill waits for its turn.
+void Agent::KillHeldBack() {
+    for (auto& [id, run] : runs_) {
+        if (run->held_back_ns == 0) continue;
+        const sandbox::Sandbox* sandbox = registry_.Find(id);
+        if (!run->ended && !run->killing && (sandbox == nullptr || !BreakerAllows(*sandbox))) continue;
+        run->held_for_ns = BootNow() - run->held_back_ns;
+        run->held_back_ns = 0;
+        if (!run->ended) StartKill(*run, true);
+    }
 }
 
 void Agent::StartKill(Run& run, bool with_evidence) {
@@ -212,6 +229,13 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     *result.mutable_attestation() = run.attestation;
     *result.mutable_labels() = run.labels;
     for (const std::string& note : notes) result.add_notes(note);
+    if (run.held_back_ns != 0) run.held_for_ns = BootNow() - run.held_back_ns;
+    if (run.held_for_ns != 0) {
+        result.add_notes(absl::StrCat("the breaker of its policy was open (kills_per_minute: ",
+                                      options_.config.kills_per_minute,
+                                      "): condemned and refused at once, its kill was held back for ",
+                                      run.held_for_ns / 1'000'000, " ms"));
+    }
     const bool lingers = Linger(run);
     if (lingers) {
         result.add_notes(absl::StrCat("kill pending: the kernel cannot end its tasks yet (state D): ",

@@ -10,10 +10,7 @@ bool Breaker::Allow(const std::string& policy, uint64_t now_ns) {
     }
     std::deque<uint64_t>& times = kills_[policy];
     while (!times.empty() && times.front() < oldest) times.pop_front();
-    if (times.size() >= options_.kills) {
-        ++withheld_;
-        return false;
-    }
+    if (times.size() >= options_.kills) return false;
     times.push_back(now_ns);
     return true;
 }

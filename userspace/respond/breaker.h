@@ -1,5 +1,5 @@
-// Stops a wrong policy from killing everything: at most so many automatic kills per policy and
-// minute, then violations are denied without a kill, and said so.
+// Stops a wrong policy from killing everything at once: at most so many automatic kills per policy
+// and minute. What is beyond stays condemned and refused, and asks again.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,12 @@ class Breaker {
 
     // True, and counted, when the kill may go on.
     bool Allow(const std::string& policy, uint64_t now_ns);
-    // Kills that were withheld since the start.
-    uint64_t withheld() const { return withheld_; }
 
   private:
     Options options_;
     // Bound: one entry per policy name that killed within the window; older ones are removed
     // whenever a new name comes in.
     std::map<std::string, std::deque<uint64_t>> kills_;
-    uint64_t withheld_ = 0;
 };
 
 }  // namespace stockade::respond

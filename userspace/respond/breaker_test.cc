@@ -13,7 +13,6 @@ TEST(Breaker, LetsSoManyKillsPassPerPolicyAndWindow) {
     EXPECT_TRUE(breaker.Allow("a", 101 * kSecond));
     EXPECT_FALSE(breaker.Allow("a", 102 * kSecond));
     EXPECT_TRUE(breaker.Allow("b", 102 * kSecond)) << "another policy has its own count";
-    EXPECT_EQ(breaker.withheld(), 1u);
     EXPECT_TRUE(breaker.Allow("a", 161 * kSecond)) << "the first kill is out of the window";
     EXPECT_FALSE(breaker.Allow("a", 161 * kSecond));
 }
