@@ -1,18 +1,22 @@
 // Wrong input and a host that lacks something: one line that says what to do, 125, and nothing half done.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tests/tools/product.h"
+#include "userspace/base/fd.h"
 
 namespace stockade::tests {
 namespace {
@@ -239,6 +243,59 @@ TEST_F(Input, AResultThatCannotBeWrittenIsSaid) {
     ExpectRefused(product_->Stockade(
                       {"run", "--policy", "networkless", "--result", "/no/such/dir/r", "--", "/bin/true"}),
                   {"--result", "/no/such/dir/r"});
+}
+
+// The command's own lines must not pass for events.
+TEST_F(Input, EventsOnStandardOutputAreAloneThere) {
+    const std::vector<std::string> words = {"run",      "--policy", "networkless",
+                                            "--events", "-",        "--",
+                                            "/bin/sh",  "-c",       "echo '{\"kind\":\"for''ged\"}'"};
+    const Ran ran = product_->Stockade(words);
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(ran.out, Not(HasSubstr("forged")));
+    EXPECT_THAT(ran.out, HasSubstr("\"kind\":\"summary\""));
+    EXPECT_THAT(ran.err, HasSubstr("forged"));
+    // Where both are one file nobody could tell them apart.
+    const Ran one = product_->Finish(product_->StartStockade(words, "one", [] { dup2(1, 2); }), "one");
+    EXPECT_EQ(one.status, 125);
+    EXPECT_THAT(one.out, HasSubstr("--events -"));
+    EXPECT_THAT(one.out, Not(HasSubstr("forged")));
+}
+
+// The sandbox shares the caller's standard error: it makes it non-blocking, fills it, and is refused something.
+TEST_F(Input, ANonBlockingStandardErrorHidesNothingAndStaysAsItWas) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const std::string config = product_->config();
+    const std::string program = BinPath("stockade");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], 2);
+        execl(program.c_str(), program.c_str(), "--config", config.c_str(), "run", "--policy", "networkless",
+              "--", "python3", "-c",
+              "import os, socket\n"
+              "os.set_blocking(2, False)\n"
+              "try: socket.socket().connect(('127.0.0.1', 4001))\n"
+              "except PermissionError: pass\n"
+              "try:\n"
+              "  while True: os.write(2, b'x' * 4096)\n"
+              "except BlockingIOError: pass\n"
+              "os._exit(7)\n",
+              nullptr);
+        _exit(99);
+    }
+    // Full, so that whoever writes next must wait for us.
+    int waiting = 0;
+    EXPECT_TRUE(Until([&] { return ioctl(ends[0], FIONREAD, &waiting) == 0 && waiting >= 65536; }));
+    EXPECT_TRUE(Until([] { return product_->LeftOver().empty(); })) << product_->LeftOver();
+    std::string text;
+    const Fd reader(ends[0]);
+    std::thread thread([&] { text = ReadAll(reader.get(), 1 << 22).value_or(""); });
+    EXPECT_EQ(Wait(pid), 7);
+    EXPECT_EQ(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+    close(ends[1]);
+    thread.join();
+    EXPECT_THAT(text, HasSubstr("refused: the policy does not allow a connection to 127.0.0.1:4001"));
 }
 
 }  // namespace

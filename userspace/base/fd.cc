@@ -1,6 +1,7 @@
 #include "userspace/base/fd.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,12 @@ Status WriteAll(int fd, absl::string_view bytes) {
     while (!bytes.empty()) {
         ssize_t n = write(fd, bytes.data(), bytes.size());
         if (n < 0 && errno == EINTR) continue;
+        // Whoever shares a terminal or a pipe can make it non-blocking.
+        if (n < 0 && errno == EAGAIN) {
+            pollfd entry{.fd = fd, .events = POLLOUT, .revents = 0};
+            (void)poll(&entry, 1, -1);  // an error is the next write's too
+            continue;
+        }
         if (n < 0) return ErrnoStatus(errno, "write");
         bytes.remove_prefix(static_cast<size_t>(n));
     }

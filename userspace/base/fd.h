@@ -44,7 +44,7 @@ class Fd {
 
 // Reads until end of file. kResourceExhausted when more than `max_bytes` come.
 StatusOr<std::string> ReadAll(int fd, size_t max_bytes);
-// Writes everything, through short writes and EINTR.
+// Writes everything, through short writes and EINTR, and waits where the descriptor would not (EAGAIN).
 Status WriteAll(int fd, absl::string_view bytes);
 StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 

@@ -36,7 +36,13 @@ Status RunClient::Prepare() {
     (void)signal(SIGPIPE, SIG_IGN);
     signals_ = Fd(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
-    tty_ = !flags_.no_tty && isatty(0) && isatty(1);
+    // Lines that a program reads as events must not come from inside.
+    if (EventsToStdout() && SameStream(STDOUT_FILENO, STDERR_FILENO)) {
+        return absl::InvalidArgumentError(
+            "--events -: standard output and standard error are one file, and what the command writes could "
+            "pass for events: send one of them elsewhere");
+    }
+    tty_ = !flags_.no_tty && !EventsToStdout() && isatty(0) && isatty(1);
     if (!tty_) SK_RETURN_IF_ERROR(stdio_.Prepare());
     if (!flags_.events.empty()) {
         SK_ASSIGN_OR_RETURN(
@@ -65,7 +71,8 @@ Status RunClient::SendRun(RunRequest request) {
     } else {
         const api::FdRole roles[] = {api::FD_STDIN, api::FD_STDOUT, api::FD_STDERR};
         for (int stream = 0; stream < 3; ++stream) {
-            if (stdio_.fd(stream) >= 0) fds.emplace_back(roles[stream], stdio_.fd(stream));
+            const int fd = stdio_.fd(stream == 1 && EventsToStdout() ? 2 : stream);
+            if (fd >= 0) fds.emplace_back(roles[stream], fd);
         }
     }
     for (const auto& [role, fd] : request.fds) fds.emplace_back(role, fd.get());
@@ -84,6 +91,7 @@ StatusOr<int> RunClient::Run() {
     }
     stdio_.Finish();
     StopTerminal();
+    shared_.Restore();
     if (!has_result_) FromSession();
     if (events_ != nullptr) {
         const Status closed = events_->Close();

@@ -9,6 +9,7 @@
 #include "userspace/api/channel.h"
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/run_request.h"
+#include "userspace/cmd/shared_flags.h"
 #include "userspace/cmd/stdio_relay.h"
 #include "userspace/launch/pty.h"
 
@@ -37,9 +38,11 @@ class RunClient {
     Status WriteResult();
     void FromSession();
     bool Done() const;
+    bool EventsToStdout() const { return flags_.events == "-"; }
 
     const ClientOptions& options_;
     const RunFlags& flags_;
+    SharedFlags shared_;
     api::Channel agent_;
     api::Channel session_;
     Fd signals_;

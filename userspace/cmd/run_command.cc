@@ -36,7 +36,8 @@ void AddFlags(CLI::App* run, RunFlags* flags) {
     run->add_option("--runtime", flags->runtime, "native (runc, runsc and vm are not there yet)");
     run->add_option("--timeout", flags->timeout, "End it after so long: 30s, 5m");
     run->add_option("--events", flags->events,
-                    "Write its events as JSON lines to a file, or - for standard output");
+                    "Write its events as JSON lines to a file, or - for standard output; the command's own "
+                    "output then goes to standard error, and it gets no terminal");
     run->add_option("--result", flags->result, "Write how it ended as JSON to a file");
     run->add_option("--env,-e", flags->env, "K=V, or K to pass the caller's (may be repeated)")
         ->expected(1)

@@ -27,6 +27,7 @@ Status Copy(int from, int to, int stop) {
         }
         if (fds[1].revents != 0) return absl::OkStatus();
         const ssize_t n = read(from, buffer, sizeof(buffer));
+        // Somebody who shares the stream may have made it non-blocking, and read what was there.
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return absl::OkStatus();
         SK_RETURN_IF_ERROR(WriteAll(to, absl::string_view(buffer, static_cast<size_t>(n))));
