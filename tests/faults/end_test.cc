@@ -263,6 +263,19 @@ TEST_F(End, AFloodOfRefusalsLosesNothingAndIsCounted) {
     EXPECT_LT(unrecorded, 20100);
 }
 
+// The filter kills for calls of another architecture, which no program of ours sees.
+TEST_F(End, AKillBySeccompIsARefusal) {
+    const std::string profile = product_->Put(
+        "kills.json",
+        R"({"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["getpriority"],"action":"SCMP_ACT_KILL_PROCESS"}]})");
+    const std::vector<std::string> call = {"python3", "-c", "import os; os.getpriority(os.PRIO_PROCESS, 0)"};
+    const Ran ran = product_->Run("networkless", call, {"--seccomp", profile});
+    EXPECT_EQ(ran.status, 128 + SIGSYS) << ran.Text();
+    EXPECT_THAT(At(ran.result, "reason"), HasSubstr("a system call that seccomp refuses"));
+    EXPECT_THAT(ran.err, HasSubstr("refused: a system call that seccomp refuses (refused.other_lock, by seccomp"));
+    EXPECT_EQ(product_->Run("networkless", call).status, 0);
+}
+
 // The breaker holds the second kill of the minute back; the sandbox makes no call that would end it.
 TEST(Breaker, ACondemnedSandboxIsKilledWhenItsTurnComes) {
     Product product("kills_per_minute: 1\n");

@@ -2,6 +2,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <csignal>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bpf/wire/kinds.h"
@@ -15,6 +17,22 @@ namespace stockade::cmd {
 namespace {
 
 constexpr char kKillSandbox[] = "kill-sandbox";
+
+// SIGSYS is how the kernel ends what made a system call that the filter kills for. No program of ours
+// sees that call: the end is all that there is to tell.
+v1::Refusal SeccompKill(uint64_t boot_ns) {
+    v1::Refusal refusal;
+    refusal.set_code(std::string(model::CodeName(SK_CODE_OTHER_LOCK)));
+    refusal.set_reason("a system call that seccomp refuses");
+    refusal.set_section("escape");
+    refusal.set_verdict("kill-process");
+    refusal.set_outcome("prevented");
+    refusal.set_lock("seccomp");
+    refusal.set_count(1);
+    refusal.set_first_boot_ns(boot_ns);
+    refusal.set_killed(true);
+    return refusal;
+}
 
 // The first refusal that killed; one of `code` before all others. Null when none did.
 const v1::Refusal* FirstKill(const v1::Summary& summary, absl::string_view code) {
@@ -181,6 +199,11 @@ void Agent::CloseBooks(Run& run, std::string* withhold) {
     result.set_exit_code(run.end.exit_code());
     result.set_end(run.end.end());
     result.set_reason(run.end.reason());
+    if (run.end.end() == "signalled" && run.end.exit_code() == 128 + SIGSYS) {
+        const v1::Refusal& refusal = *summary.add_refusals() = SeccompKill(run.end.boot_ns());
+        result.set_reason(refusal.reason());
+        result.set_code(refusal.code());
+    }
     *withhold = JudgeEnd(run, summary, state.ok() ? &*state : nullptr);
     v1::Event event = Envelope(*sandbox);
     *event.mutable_summary() = summary;
