@@ -17,6 +17,7 @@ namespace stockade::cmd {
 namespace {
 
 constexpr int kTickMs = 100;
+constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
 // After an adoption: so long after the last connection all clients are taken to be back; and not longer
 // than this in all, for a ring of 4 MiB holds some 2,000 violations.
 constexpr uint64_t kQuietNs = 300'000'000;
@@ -98,7 +99,15 @@ Status Agent::Serve() { return loop_->Run(); }
 void Agent::OnAccept() {
     while (true) {
         StatusOr<std::optional<api::Channel>> channel = api::Accept(options_.listen.get());
-        if (!channel.ok()) return LogError(channel.status().message());
+        if (!channel.ok()) {
+            // Out of descriptors, and those who wait stay readable: looked at again when one is free.
+            if (!accept_failed_) LogError(channel.status().message(), ": clients have to wait");
+            accept_failed_ = true;
+            accept_paused_ns_ = BootNow();
+            (void)loop_->Change(options_.listen.get(), 0);
+            return;
+        }
+        accept_failed_ = false;
         if (!channel->has_value()) return;
         const StatusOr<api::Peer> peer = (*channel)->PeerCredentials();
         auto connection = std::make_unique<Connection>();
@@ -122,13 +131,22 @@ void Agent::OnAccept() {
     }
 }
 
+void Agent::ResumeAccept() {
+    if (accept_paused_ns_ == 0) return;
+    accept_paused_ns_ = 0;
+    (void)loop_->Change(options_.listen.get(), EPOLLIN);
+}
+
 void Agent::OnConnection(int fd, uint32_t events) {
     auto it = connections_.find(fd);
     if (it == connections_.end()) return;
     if (events & EPOLLOUT) {
         const StatusOr<bool> done = it->second->channel.Flush();
         if (!done.ok()) return Close(fd);
-        if (*done) (void)loop_->Change(fd, EPOLLIN);
+        if (*done) {
+            (void)loop_->Change(fd, EPOLLIN);
+            DistributeTo(fd, *it->second, {});
+        }
     }
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR))) return;
     while ((it = connections_.find(fd)) != connections_.end()) {
@@ -229,6 +247,7 @@ void Agent::Close(int fd) {
         if (run->kill_client_fd == fd) run->kill_client_fd = -1;
     }
     connections_.erase(it);
+    ResumeAccept();
     UpdateBusy();
 }
 
@@ -282,6 +301,8 @@ void Agent::OnTick() {
     EndOrphans();
     KillHeldBack();
     const uint64_t now = BootNow();
+    // Descriptors become free elsewhere too.
+    if (accept_paused_ns_ != 0 && now - accept_paused_ns_ >= kAcceptPauseNs) ResumeAccept();
     if (!runs_.empty()) idle_since_ns_ = now;
     if (options_.idle_exit_ns != 0 && now - idle_since_ns_ >= options_.idle_exit_ns) {
         LogInfo("no sandbox is left: leaving");

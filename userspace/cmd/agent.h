@@ -56,7 +56,7 @@ class Agent {
         api::Events filter;
         std::string run_id;  // the run whose client it is
         bool run_events = false;
-        uint64_t lost = 0;  // events that it was too slow for
+        uint64_t lost = 0;  // events that it was too slow for, and was not told of yet
     };
     // What the agent keeps of a sandbox beside the registry.
     struct Run {
@@ -91,6 +91,7 @@ class Agent {
     explicit Agent(Options options);
     Status Init();
     void OnAccept();
+    void ResumeAccept();
     void OnConnection(int fd, uint32_t events);
     // False when the connection was closed or became a shim's.
     bool Handle(int fd, api::Packet packet);
@@ -155,6 +156,8 @@ class Agent {
     void KillOnRequest(int fd, const api::Kill& kill);
     void AttachClient(int fd, const api::Attach& attach);
     void Distribute(const std::vector<StreamedEvent>& events);
+    void DistributeTo(int fd, Connection& connection, const std::vector<StreamedEvent>& events);
+    void TellLost(Connection& connection);
 
     // agent_events.cc
     void PublishStep(const sandbox::Sandbox& sandbox, int step, const std::string& detail = "");
@@ -184,6 +187,8 @@ class Agent {
     uint64_t idle_since_ns_ = 0;
     uint64_t adopted_ns_ = 0;  // the rings are held since then; 0 = they are read
     uint64_t came_ns_ = 0;     // last connection while they are held
+    uint64_t accept_paused_ns_ = 0;  // no connection can be accepted since then; 0 = they can
+    bool accept_failed_ = false;     // the last try failed, and the log says so
     Fd signals_;
 };
 

@@ -16,8 +16,6 @@
 namespace stockade::cmd {
 namespace {
 
-constexpr char kKillSandbox[] = "kill-sandbox";
-
 // SIGSYS is how the kernel ends what made a system call that the filter kills for. No program of ours
 // sees that call: the end is all that there is to tell.
 v1::Refusal SeccompKill(uint64_t boot_ns) {
@@ -49,15 +47,11 @@ const v1::Refusal* FirstKill(const v1::Summary& summary, absl::string_view code)
 
 }  // namespace
 
-// A record of the kernel that condemns, or of a violation that kills.
+// A record of the kernel that condemns.
 void Agent::OnUrgent(const v1::Event& event) {
     Run* run = FindRun(event.sandbox().id());
     sandbox::Sandbox* sandbox = registry_.Find(event.sandbox().id());
     if (run == nullptr || sandbox == nullptr) return;
-    // Under mode: observe the verdict says what would have been; nothing was done, and nothing is.
-    if (!event.has_lifecycle() && event.outcome() == "done") return;
-    const bool condemned = event.has_lifecycle() && event.lifecycle().op() == "condemned";
-    if (!condemned && event.verdict() != kKillSandbox) return;
     if (sandbox->times.condemned_ns != 0) return;
     sandbox->times.condemned_ns = event.boot_ns() != 0 ? event.boot_ns() : BootNow();
     // kFailedPrecondition when it has ended meanwhile: then there is nothing left to kill.
@@ -290,6 +284,7 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     PublishStep(*sandbox, model::LIFECYCLE_DESTROYED,
                 removal.left_over().empty() ? "" : removal.left_over(0));
     Distribute(hub_->TakeEvents());  // the client's last event comes before its result
+    if (const auto it = connections_.find(run.client_fd); it != connections_.end()) TellLost(*it->second);
     api::Message message;
     *message.mutable_run_result() = result;
     Send(run.client_fd, message);

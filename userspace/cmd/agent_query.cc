@@ -174,33 +174,55 @@ void Agent::AttachClient(int fd, const api::Attach& attach) {
 }
 
 void Agent::Distribute(const std::vector<StreamedEvent>& events) {
-    if (events.empty()) return;
+    const uint64_t dropped = hub_->TakeDropped();
+    if (events.empty() && dropped == 0) return;
     for (auto& [fd, connection] : connections_) {
-        bool sent = false;
-        for (const StreamedEvent& event : events) {
-            const bool own = connection->run_events && event.sandbox == connection->run_id;
-            if (!own && !(connection->follow && Wants(connection->filter, event))) continue;
-            // Half of the queue stays free for the answers that must not be lost.
-            if (connection->channel.queued_bytes() > api::kMaxQueuedBytes / 2) {
-                ++connection->lost;
-                continue;
-            }
-            api::Message message;
-            message.mutable_event_record()->set_event(event.bytes);
-            if (!connection->channel.Queue(message).ok()) {
-                ++connection->lost;
-                continue;
-            }
-            sent = true;
-            // Written as it goes, so that a client that reads loses nothing to the bound.
-            if (connection->channel.queued_bytes() > api::kMaxFrameBytes) {
-                (void)connection->channel.Flush();  // an error is seen by the loop
-            }
-        }
-        if (!sent) continue;
-        const StatusOr<bool> done = connection->channel.Flush();
-        if (done.ok() && !*done) (void)loop_->Change(fd, EPOLLIN | EPOLLOUT);
+        if (!connection->run_events && !connection->follow) continue;
+        connection->lost += dropped;  // whose they were is not known any more
+        DistributeTo(fd, *connection, events);
     }
+}
+
+void Agent::DistributeTo(int fd, Connection& connection, const std::vector<StreamedEvent>& events) {
+    TellLost(connection);
+    for (const StreamedEvent& event : events) {
+        const bool own = connection.run_events && event.sandbox == connection.run_id;
+        if (!own && !(connection.follow && Wants(connection.filter, event))) continue;
+        // Half of the queue stays free for the answers that must not be lost.
+        if (connection.channel.queued_bytes() > api::kMaxQueuedBytes / 2) {
+            ++connection.lost;
+            continue;
+        }
+        TellLost(connection);
+        api::Message message;
+        message.mutable_event_record()->set_event(event.bytes);
+        if (!connection.channel.Queue(message).ok()) {
+            ++connection.lost;
+            continue;
+        }
+        // Written as it goes, so that a client that reads loses nothing to the bound.
+        if (connection.channel.queued_bytes() > api::kMaxFrameBytes) {
+            (void)connection.channel.Flush();  // an error is seen by the loop
+        }
+    }
+    if (connection.channel.queued_bytes() == 0) return;
+    const StatusOr<bool> done = connection.channel.Flush();
+    if (done.ok() && !*done) (void)loop_->Change(fd, EPOLLIN | EPOLLOUT);
+}
+
+// A hole in a client's stream is an event in it.
+void Agent::TellLost(Connection& connection) {
+    if (connection.lost == 0 || connection.channel.queued_bytes() > api::kMaxQueuedBytes / 2) return;
+    v1::Event event;
+    event.set_boot_ns(BootNow());
+    if (connection.run_events) event.mutable_sandbox()->set_id(connection.run_id);
+    event.mutable_lost()->set_count(connection.lost);
+    event.mutable_lost()->set_stage("client");
+    event.mutable_lost()->set_cause("the client reads more slowly than events come");
+    hub_->path().Complete(&event);
+    api::Message message;
+    message.mutable_event_record()->set_event(event.SerializeAsString());
+    if (connection.channel.Queue(message).ok()) connection.lost = 0;
 }
 
 }  // namespace stockade::cmd

@@ -19,13 +19,7 @@ constexpr int kIdlePollMs = 250;
 
 EventHub::EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, Fd event)
     : sensor_(sensor), event_(std::move(event)), path_(std::move(options)) {
-    path_.AddUrgentObserver([this](const v1::Event& urgent) {
-        {
-            std::lock_guard lock(mutex_);
-            urgent_.push_back(urgent);
-        }
-        Wake();
-    });
+    path_.AddUrgentObserver([this](const v1::Event& event) { OnUrgent(event); });
     path_.AddObserver([this](const v1::Event& event) { OnEvent(event); });
 }
 
@@ -37,7 +31,11 @@ StatusOr<std::unique_ptr<EventHub>> EventHub::Create(kernel::Sensor& sensor,
 }
 
 EventHub::~EventHub() {
-    stop_ = true;
+    {
+        std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    released_.notify_all();
     if (thread_.joinable()) thread_.join();
 }
 
@@ -48,6 +46,32 @@ void EventHub::Start() {
 void EventHub::Wake() {
     const uint64_t one = 1;
     (void)!write(event_.get(), &one, sizeof(one));  // full = awake already
+}
+
+void EventHub::OnUrgent(const v1::Event& event) {
+    // Under mode: observe the verdict says what would have been; nothing was done, and nothing is.
+    if (!event.has_lifecycle() && event.outcome() == "done") return;
+    {
+        std::lock_guard lock(mutex_);
+        if (!urgent_ids_.insert(event.sandbox().id()).second) return;
+        urgent_.push_back(event);
+    }
+    Wake();
+}
+
+void EventHub::SetHold(bool hold) {
+    {
+        std::lock_guard lock(mutex_);
+        hold_ = hold;
+    }
+    released_.notify_all();
+}
+
+// False = the hub ends.
+bool EventHub::AwaitRelease() {
+    std::unique_lock lock(mutex_);
+    released_.wait(lock, [this] { return stop_ || !hold_; });
+    return !stop_;
 }
 
 void EventHub::OnEvent(const v1::Event& event) {
@@ -71,11 +95,7 @@ void EventHub::OnEvent(const v1::Event& event) {
 
 void EventHub::Read() {
     Status last;
-    while (!stop_) {
-        if (hold_) {
-            usleep(kBusyPollMs * 1000);  // between two looks at the order, not instead of one
-            continue;
-        }
+    while (AwaitRelease()) {
         const uint64_t pass = ++passes_started_;
         const bool hurry = wanted_ >= pass;
         const StatusOr<int> count = sensor_.PollRings(
@@ -98,6 +118,7 @@ std::vector<v1::Event> EventHub::TakeUrgent() {
     std::lock_guard lock(mutex_);
     uint64_t count = 0;
     (void)!read(event_.get(), &count, sizeof(count));  // EAGAIN = nothing new
+    urgent_ids_.clear();
     return std::exchange(urgent_, {});
 }
 

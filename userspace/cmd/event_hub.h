@@ -7,9 +7,10 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,15 +43,17 @@ class EventHub {
 
     pipeline::EventPath& path() { return path_; }
     int event_fd() const { return event_.get(); }  // borrowed; readable when there is anything below
+    // At most one for each sandbox that is known: the first that condemns it is enough to act.
     std::vector<v1::Event> TakeUrgent();
     std::vector<StreamedEvent> TakeEvents();
     // Events are kept for TakeEvents only while somebody listens.
     void SetListening(bool listening) { listening_ = listening; }
     // Held, records stay in the rings: what comes before those who listen are back would reach nobody.
-    void SetHold(bool hold) { hold_ = hold; }
+    void SetHold(bool hold);
     // Rings are looked at often only while there is a sandbox.
     void SetBusy(bool busy) { busy_ = busy; }
-    uint64_t dropped() const { return dropped_; }
+    // Events that TakeEvents has missed since the last call.
+    uint64_t TakeDropped() { return dropped_.exchange(0); }
 
     // A number; once drained() has reached it, all records that were in the rings at this call
     // have gone through the path.
@@ -60,25 +63,29 @@ class EventHub {
   private:
     EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, Fd event);
     void Read();
+    bool AwaitRelease();
     void Wake();
+    void OnUrgent(const v1::Event& event);
     void OnEvent(const v1::Event& event);
 
     kernel::Sensor& sensor_;
     Fd event_;
     std::mutex mutex_;
+    std::condition_variable released_;
+    bool hold_ = false;
+    bool stop_ = false;
     std::vector<v1::Event> urgent_;
+    std::set<std::string> urgent_ids_;  // of the sandboxes in urgent_
     std::vector<StreamedEvent> events_;
     size_t waiting_bytes_ = 0;
     std::atomic<bool> listening_{false};
     std::atomic<bool> busy_{false};
-    std::atomic<bool> hold_{false};
-    std::atomic<bool> stop_{false};
     std::atomic<uint64_t> dropped_{0};
     std::atomic<uint64_t> passes_started_{0};
     std::atomic<uint64_t> passes_done_{0};
     std::atomic<uint64_t> wanted_{0};
     std::thread thread_;
-    pipeline::EventPath path_;  // last: its exporters' threads end first
+    pipeline::EventPath path_;
 };
 
 }  // namespace stockade::cmd

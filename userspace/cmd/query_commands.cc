@@ -170,6 +170,8 @@ std::string EventText(const v1::Event& event) {
     std::string what = event.reason();
     if (what.empty() && event.has_lifecycle())
         what = absl::StrCat(event.lifecycle().op(), " ", event.lifecycle().detail());
+    if (event.has_lost())
+        what = absl::StrCat(event.lost().count(), " events are missing: ", event.lost().cause());
     if (what.empty() && event.has_exec()) what = event.exec().path();
     if (what.empty() && event.has_file()) what = absl::StrCat(event.file().op(), " ", event.file().path());
     return absl::StrFormat("%s %-10s %-12s %6d %-15s %s\n", event.sandbox().id(), event.kind(),

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "userspace/api/channel.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/fd.h"
 
@@ -349,6 +351,31 @@ TEST_F(Run, PsShowsLongCommandsCutAndAllPages) {
     for (const pid_t client : clients) kill(client, SIGKILL);
     for (const pid_t client : clients) (void)Finish(client, "t");
     EXPECT_TRUE(Until(NothingLeft));
+}
+
+TEST_F(Run, AnAgentOutOfDescriptorsWaitsForOne) {
+    ASSERT_EQ(Sh("true").status, 0);
+    const pid_t agent = AgentPid();
+    const auto lines = [] {
+        const std::string log = Read("run/agent.log");
+        return std::count(log.begin(), log.end(), '\n');
+    };
+    const auto before = lines();
+    rlimit old{};
+    ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, nullptr, &old), 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = old.rlim_max};
+    ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, &none, nullptr), 0);
+    StatusOr<api::Channel> waits = api::Channel::Connect(dir_ + "/run/agent.sock");
+    ASSERT_TRUE(waits.ok()) << waits.status();
+    ASSERT_TRUE(Until([&] { return lines() > before; }));
+    usleep(1'500'000);  // in which a loop without pause says it thousands of times
+    EXPECT_LE(lines(), before + 2) << Read("run/agent.log");
+    ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, &old, nullptr), 0);
+    api::Message ping;
+    ping.mutable_ping();
+    ASSERT_TRUE(waits->Send(ping).ok());
+    EXPECT_TRUE(waits->Receive(5000).ok());
+    EXPECT_EQ(Stockade({"ps"}).status, 0);
 }
 
 TEST_F(Run, ASecondAgentIsRefused) {

@@ -26,7 +26,7 @@ bool IsImportant(const v1::Event& event) {
 }
 
 bool IsUrgent(const v1::Event& event) {
-    return event.verdict() == "kill-sandbox" || event.verdict() == "kill-process" ||
+    return event.verdict() == "kill-sandbox" ||
            (event.has_lifecycle() && event.lifecycle().op() == "condemned");
 }
 

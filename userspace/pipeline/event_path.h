@@ -71,8 +71,8 @@ class EventPath {
     // RemoveObserver has returned.
     uint64_t AddObserver(Observer observer);
     void RemoveObserver(uint64_t id);
-    // Kernel records that condemn a sandbox or kill in it, at once: neither in order nor
-    // enriched. Before the first record.
+    // Kernel records that condemn a sandbox, at once: neither in order nor enriched. Before the
+    // first record.
     void AddUrgentObserver(Observer observer);
     // Takes the exporter and gives it a thread and a bounded queue of its own. With a filter it
     // gets only the events for which that is true, e.g. those of one sandbox.
@@ -101,6 +101,8 @@ class EventPath {
     // Events of the agent's own (lifecycle, finding, agent, summary): id, node, kind, boot_ns
     // and time are filled in where they are empty. Same observers and exporters.
     void Publish(v1::Event event);
+    // Fills the same in, of an event that goes to one client and not along this path.
+    void Complete(v1::Event* event);
 
     // Waits until all exporters have delivered what came before, or failed to.
     Status Flush();
@@ -117,7 +119,6 @@ class EventPath {
     };
 
     void Emit(v1::Event& event);  // mutex_ held
-    void Complete(v1::Event* event);
     void Deliver();
     void HandOn(const EventPtr& event);
 
