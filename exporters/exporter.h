@@ -1,5 +1,5 @@
-// Where events go. An exporter is called by one thread, its own: pipeline gives each a bounded
-// queue. It may block, it never throws, and it counts what it could not deliver.
+// Where events go. An exporter is called by one thread. It may block, it never throws, and it counts
+// what it could not deliver.
 //
 //   SK_ASSIGN_OR_RETURN(auto exporter, MakeExporter("jsonl", {{"path", "events.jsonl"}}));
 //   Status status = exporter->Export(event);

@@ -19,8 +19,8 @@
 namespace stockade::exporters {
 namespace {
 
-// A reader that stands still for so long is told as such; the lines are kept or dropped by
-// the queue in front of us, not here.
+// A reader that stands still for so long is told as such, and the lines that it did not take
+// are dropped.
 constexpr int kStuckMs = 5000;
 constexpr size_t kMaxBufferBytes = 16 << 20;
 

@@ -43,8 +43,6 @@ ROOMS = {
 TEST_EDGES = {
     # A test of the verdicts in the kernel reads its policies as people write them.
     'userspace/kernel': {'userspace/policy'},
-    # A test of the whole path ends in a real exporter.
-    'userspace/pipeline': {'exporters'},
 }
 
 # Third-party headers -> the rooms that may include them. What is not listed is free.

@@ -37,14 +37,6 @@ void ProcessTree::Enrich(v1::Event* event) {
     }
 }
 
-void ProcessTree::Seed(const ProcessKey& key, std::string exe, const ProcessKey& parent) {
-    Node* node = Find(key);
-    if (!node) node = &Add(key);
-    node->exe = std::make_shared<const std::string>(std::move(exe));
-    node->of_children.reset();
-    if (Node* above = Find(parent)) node->ancestry = AncestryOfChildren(parent, above);
-}
-
 // The parent that an exec names, for a process whose fork was not recorded.
 void ProcessTree::AdoptParent(const v1::Exec& exec, Node* node) {
     const ProcessKey parent{exec.parent_pid(), exec.parent_start_boot_ns()};

@@ -45,8 +45,6 @@ class ProcessTree {
 
     // Fills in what is known, then learns. Call in the order of kernel_seq within a sandbox.
     void Enrich(v1::Event* event);
-    // What the agent read of a process by other means, e.g. the first of a sandbox.
-    void Seed(const ProcessKey& key, std::string exe, const ProcessKey& parent);
 
     size_t size() const { return nodes_.size(); }
     const Counters& counters() const { return counters_; }

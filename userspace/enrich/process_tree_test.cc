@@ -97,9 +97,7 @@ TEST_F(ProcessTreeTest, LateRecordsOfTheDeadStillFindThem) {
     EXPECT_EQ(Look(1, 1).exe(), "/x");
 }
 
-TEST_F(ProcessTreeTest, SeedsAndEventsWithoutProcess) {
-    tree_.Seed({7, 70}, "/init", {1, 1});
-    EXPECT_EQ(Look(7, 70).exe(), "/init");
+TEST_F(ProcessTreeTest, AnEventWithoutProcessStaysWithout) {
     v1::Event event;
     event.mutable_agent();
     tree_.Enrich(&event);

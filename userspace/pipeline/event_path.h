@@ -1,8 +1,7 @@
-// The way of an event behind the rings: decode -> put in order, find gaps -> enrich ->
-// observers -> exporters.
+// The way of an event behind the rings: decode -> put in order, find gaps -> enrich -> observers.
 //
 //   EventPath path(options);
-//   path.AddExporter(std::move(exporter));
+//   path.AddObserver([](const v1::Event& event) { ... });
 //   path.Track(ref.slot, ref.generation, /*first_seq=*/1);
 //   for (;;) {
 //       sensor->PollRings(timeout_ms, [&](Ring, auto record) { path.OnRecord(record); });
@@ -24,31 +23,21 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "exporters/exporter.h"
 #include "userspace/decode/decode.h"
 #include "userspace/enrich/process_tree.h"
 #include "userspace/model/event.pb.h"
-#include "userspace/pipeline/export_queue.h"
 #include "userspace/pipeline/sequencer.h"
 #include "userspace/pipeline/summary.h"
 
 namespace stockade::pipeline {
 
 using Observer = std::function<void(const v1::Event&)>;
-using Filter = std::function<bool(const v1::Event&)>;
-
-struct Counter {
-    std::string stage;
-    std::string reason;
-    uint64_t value;
-};
 
 class EventPath {
   public:
@@ -61,25 +50,13 @@ class EventPath {
         Sequencer::Suppressed suppressed{};  // called by whoever calls OnDrained, or Finish
         enrich::ProcessTree::Options tree{};
         SummaryTracker::Options summary{};
-        ExportQueue::Options queue{};
     };
     explicit EventPath(Options options);
-    // Flushes and closes the exporters. No call may be running.
-    ~EventPath();
-
-    // Observers run on the thread that delivers and must not block. Not called any more once
-    // RemoveObserver has returned.
-    uint64_t AddObserver(Observer observer);
-    void RemoveObserver(uint64_t id);
+    // Observers run on the thread that delivers and must not block. Before the first record.
+    void AddObserver(Observer observer);
     // Kernel records that condemn a sandbox, at once: neither in order nor enriched. Before the
     // first record.
     void AddUrgentObserver(Observer observer);
-    // Takes the exporter and gives it a thread and a bounded queue of its own. With a filter it
-    // gets only the events for which that is true, e.g. those of one sandbox.
-    uint64_t AddExporter(std::unique_ptr<exporters::Exporter> exporter, Filter filter = {});
-    // Delivers what it was given, closes it. The status is that of its last delivery. Its
-    // counters go with it: read them before (Counters).
-    Status RemoveExporter(uint64_t id);
 
     // A sandbox was bound. `first_seq` is the number its first record must have: 1 for a new
     // one, 0 for not known (an adopted one).
@@ -92,54 +69,37 @@ class EventPath {
     // What comes of a sandbox after Finish (its removal, a task that ended late) is not kept longer
     // than the sandbox. `slot` 0 = it had none.
     void Forget(const std::string& sandbox_id, uint32_t slot, uint32_t generation);
-    // The counts up to now.
-    v1::Summary Peek(const std::string& sandbox_id) const;
 
     void OnRecord(std::span<const uint8_t> record);
     // All rings have been read until empty once more.
     void OnDrained(uint64_t now_boot_ns);
     // Events of the agent's own (lifecycle, finding, agent, summary): id, node, kind, boot_ns
-    // and time are filled in where they are empty. Same observers and exporters.
+    // and time are filled in where they are empty. Same observers.
     void Publish(v1::Event event);
     // Fills the same in, of an event that goes to one client and not along this path.
     void Complete(v1::Event* event);
 
-    // Waits until all exporters have delivered what came before, or failed to.
-    Status Flush();
-
-    // (stage, reason) pairs that are not 0.
-    std::vector<Counter> Counters() const;
-    decode::Decoder& decoder() { return decoder_; }
-
   private:
     using EventPtr = std::shared_ptr<const v1::Event>;
-    struct Export {
-        std::unique_ptr<ExportQueue> queue;
-        Filter filter;
-    };
 
     void Emit(v1::Event& event);  // mutex_ held
     void Deliver();
-    void HandOn(const EventPtr& event);
 
     const std::string node_;
     const decode::SandboxLookup lookup_;
     decode::Decoder decoder_;
-    const ExportQueue::Options queue_options_;
     std::vector<Observer> urgent_;
+    std::vector<Observer> observers_;
 
     // Taken before mutex_, held while observers run: recursive, as they may call back.
     std::recursive_mutex delivery_;
     bool delivering_ = false;  // under delivery_
-    std::map<uint64_t, std::shared_ptr<const Observer>> observers_;  // under delivery_
-    std::map<uint64_t, std::shared_ptr<Export>> exports_;            // under delivery_ and mutex_
 
-    mutable std::mutex mutex_;  // state of the events
+    std::mutex mutex_;  // state of the events
     Sequencer sequencer_;
     enrich::ProcessTree tree_;
     SummaryTracker summary_;
     std::deque<EventPtr> ready_;  // complete and in order, to be handed on
-    uint64_t next_id_ = 1;
 };
 
 }  // namespace stockade::pipeline

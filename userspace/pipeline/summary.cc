@@ -99,15 +99,9 @@ v1::Summary SummaryTracker::Make(const Entry& entry) {
     return summary;
 }
 
-v1::Summary SummaryTracker::Peek(const std::string& sandbox_id) const {
-    const auto it = entries_.find(sandbox_id);
-    return it == entries_.end() ? v1::Summary() : Make(*it->second);
-}
-
 v1::Summary SummaryTracker::Take(const std::string& sandbox_id) {
-    v1::Summary summary = Peek(sandbox_id);
-    entries_.erase(sandbox_id);
-    return summary;
+    const auto node = entries_.extract(sandbox_id);
+    return node.empty() ? v1::Summary() : Make(*node.mapped());
 }
 
 void AddSections(const sk_state& state, v1::Summary* summary) {

@@ -29,7 +29,6 @@ class SummaryTracker {
     void Add(const v1::Event& event);
     // Hands out the counts and forgets the sandbox.
     v1::Summary Take(const std::string& sandbox_id);
-    v1::Summary Peek(const std::string& sandbox_id) const;
     uint64_t overflowed() const { return overflowed_; }
 
   private:

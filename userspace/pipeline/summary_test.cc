@@ -57,7 +57,7 @@ TEST(Summary, WhatIsOnlySeenOrObservedKillsNobody) {
     exec.mutable_exec()->set_path("/bin/sh");
     exec.set_backend("lsm");
     tracker.Add(exec);
-    EXPECT_TRUE(Killers(tracker.Peek("sbx")).empty());
+    EXPECT_TRUE(Killers(tracker.Take("sbx")).empty());
     // The same refusal where only a signal refuses an exec.
     exec.set_backend("signal");
     tracker.Add(exec);
