@@ -78,12 +78,12 @@ class Agent {
         bool drain_asked = false;
         uint64_t drain_target = 0;
         bool collected = false;
-        bool lingering = false;      // its end is told, and tasks in state D are left
-        std::string pending;         // their pids
+        bool lingering = false;  // its end is told, and tasks in state D are left
+        std::string pending;     // their pids
         respond::KillTimes kill;
         std::shared_ptr<sandbox::Evidence> evidence;
         int kill_client_fd = -1;  // waits for a KillReply
-        bool adopted = false;  // what an earlier agent saw of it is not known
+        bool adopted = false;     // what an earlier agent saw of it is not known
         uint64_t adopt_deadline_ns = 0;
         api::RunResult result;
     };

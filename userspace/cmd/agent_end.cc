@@ -90,11 +90,8 @@ void Agent::StartKill(Run& run, bool with_evidence) {
     StatusOr<Fd> cgroup = Fd::Dup(run.cgroup.get());
     if (!cgroup.ok()) return LogError(run.id, ": ", cgroup.status().message());
     run.killing = true;
-    respond::KillOrder order{.id = run.id,
-                             .cgroup = *std::move(cgroup),
-                             .options = {},
-                             .evidence = nullptr,
-                             .wait_pending = true};
+    respond::KillOrder order{
+        .id = run.id, .cgroup = *std::move(cgroup), .options = {}, .evidence = nullptr, .wait_pending = true};
     if (with_evidence) {
         run.evidence = std::make_shared<sandbox::Evidence>();
         // The thread reads the cgroup through a number that stays open as long as the order.
@@ -212,6 +209,7 @@ std::string Agent::JudgeEnd(Run& run, const v1::Summary& summary, const sk_state
         state != nullptr && state->condemned_ns != 0 && state->condemned_code != SK_CODE_CONDEMNED;
     const absl::string_view code = condemned ? model::CodeName(state->condemned_code) : "";
     const v1::Refusal* kill = FirstKill(summary, code);
+    if (condemned && kill != nullptr && kill->code() != code) kill = nullptr;  // its record is missing
     // The command itself was killed for what it did: by kill-process, or because only a kill can deny here.
     const bool signalled = run.end.exit_code() == 137 && run.end.end() == "signalled";
     if (!condemned && !signalled) return "";
@@ -248,10 +246,10 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     for (const std::string& note : notes) result.add_notes(note);
     if (run.held_back_ns != 0) run.held_for_ns = BootNow() - run.held_back_ns;
     if (run.held_for_ns != 0) {
-        result.add_notes(absl::StrCat("the breaker of its policy was open (kills_per_minute: ",
-                                      options_.config.kills_per_minute,
-                                      "): condemned and refused at once, its kill was held back for ",
-                                      run.held_for_ns / 1'000'000, " ms"));
+        result.add_notes(absl::StrCat(
+            "the breaker of its policy was open (kills_per_minute: ", options_.config.kills_per_minute,
+            "): condemned and refused at once, its kill was held back for ", run.held_for_ns / 1'000'000,
+            " ms"));
     }
     const bool lingers = Linger(run);
     if (lingers) {

@@ -123,12 +123,12 @@ Status Inspect(const ClientOptions& client, const std::string& id, bool json) {
         return WriteAll(STDOUT_FILENO, out.AddRaw("processes", ProcessesJson(reply)).Done() + "\n");
     }
     const api::SandboxRow& row = reply.row();
-    std::string text = absl::StrCat("sandbox   ", row.id(), "\nstate     ", row.state(), "\ncommand   ",
-                                    Command(row, 4096), "\npolicy    ", Printable(row.policy()), " (",
-                                    row.policy_hash().substr(0, 12), ", ", row.mode(), ")\nbackend   ",
-                                    row.backend(), "\nsession   ", Printable(row.labels().session()),
-                                    "\ntool      ", Printable(row.labels().tool()), "\ncgroup    ",
-                                    reply.cgroup(), "\nviolations ", row.violations(), "\n\nprocesses\n");
+    std::string text =
+        absl::StrCat("sandbox   ", row.id(), "\nstate     ", row.state(), "\ncommand   ", Command(row, 4096),
+                     "\npolicy    ", Printable(row.policy()), " (", row.policy_hash().substr(0, 12), ", ",
+                     row.mode(), ")\nbackend   ", row.backend(), "\nsession   ",
+                     Printable(row.labels().session()), "\ntool      ", Printable(row.labels().tool()),
+                     "\ncgroup    ", reply.cgroup(), "\nviolations ", row.violations(), "\n\nprocesses\n");
     for (const api::ProcessRow& process : reply.processes()) {
         absl::StrAppendFormat(&text, "  %7d %7d %s  %s\n", process.pid(), process.ppid(), process.state(),
                               Printable(process.command().empty() ? process.comm() : process.command(), 100));
