@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/tools/product.h"
+#include "userspace/api/channel.h"
 #include "userspace/base/fd.h"
 
 namespace stockade::tests {
@@ -205,6 +206,70 @@ TEST_F(Agent, HalfMadePinsAreRemoved) {
     std::filesystem::create_directories(product_.pin_dir() + "/new_12345/maps");
     EXPECT_EQ(product_.Run("networkless", {"/bin/true"}).status, 0);
     EXPECT_FALSE(std::filesystem::exists(product_.pin_dir() + "/new_12345"));
+}
+
+TEST_F(Agent, AClientThatDoesNotReadIsToldWhatItMissed) {
+    const std::string policy = product_.Put(
+        "noisy.yaml",
+        "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: noisy}\nspec:\n  mode: observe\n"
+        "  exec: {allow: [/usr/**]}\n  files: {read: [/**], write: [/**]}\n  network: {allow: []}\n"
+        "  record: {files: all}\n");
+    ASSERT_EQ(product_.Run("networkless", {"/bin/true"}).status, 0);
+    StatusOr<api::Channel> slow = api::Channel::Connect(product_.Path("run/agent.sock"));
+    ASSERT_TRUE(slow.ok()) << slow.status();
+    api::Message question;
+    question.mutable_events()->set_follow(true);
+    ASSERT_TRUE(slow->Send(question).ok());
+    const Ran ran =
+        product_.Stockade({"run", "-p", policy, "--", "python3", "-c",
+                           "import os, time\nend = time.time() + 4\n"
+                           "while time.time() < end: os.close(os.open('/etc/hostname', os.O_RDONLY))\n"});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    uint64_t lost = 0;
+    v1::Event event;
+    while (lost == 0) {
+        StatusOr<api::Packet> packet = slow->Receive(5000);
+        ASSERT_TRUE(packet.ok()) << packet.status();
+        ASSERT_TRUE(event.ParseFromString(packet->message.event_record().event()));
+        if (event.has_lost() && event.lost().stage() == "client") lost = event.lost().count();
+    }
+    EXPECT_EQ(event.kind(), "lost");
+    EXPECT_FALSE(event.id().empty());
+}
+
+// Only the agent knows that the policy killed the command; without its word nothing leaves /out.
+TEST_F(Agent, WithoutItsWordNothingIsCopied) {
+    product_.Put("config.yaml", product_.Get("config.yaml") + "agent_wait_seconds: 5\n");
+    std::filesystem::create_directory(product_.Path("unjudged"));
+    const std::string policy =
+        product_.Put("process.yaml",
+                     "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: process}\nspec:\n"
+                     "  exec: {allow: [\"/usr/bin/python3*\"], violation: kill-process}\n"
+                     "  files: {read: [/usr/**, /in/**], write: [/out/**]}\n  network: {allow: []}\n");
+    const pid_t client =
+        product_.StartRun(policy,
+                          {"python3", "-c",
+                           "import os, time\n"
+                           "open('/out/x', 'w').write('x')\n"
+                           "print('up', flush=True)\n"
+                           "while not os.path.exists('/in/now'): time.sleep(0.01)\n"
+                           "os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n"},
+                          "unjudged_run", {"--out", product_.Path("unjudged"), "--in", product_.Path("in")});
+    ASSERT_TRUE(Until([&] { return product_.Get("unjudged_run.out") == "up\n"; }))
+        << product_.Get("unjudged_run.err");
+    const pid_t shim = product_.ShimPid();
+    ASSERT_NE(shim, 0);
+    Fd lock(open(product_.Path("run/start.lock").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);
+    product_.StopAgent(SIGKILL);
+    product_.Put("in/now", "");
+    EXPECT_TRUE(Until([&] { return kill(shim, 0) != 0; })) << "the keeper waits for ever";
+    EXPECT_FALSE(std::filesystem::exists(product_.Path("unjudged/x")));
+    lock.Reset();
+    const Ran ran = product_.Finish(client, "unjudged_run");
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(ran.out, "up\n");
+    EXPECT_TRUE(Until([&] { return product_.LeftOver().empty(); })) << product_.LeftOver();
 }
 
 TEST_F(Agent, ADeadOneWithoutASuccessorEndsItsSandboxes) {

@@ -1,14 +1,23 @@
 // Ends that nobody wanted: killed clients and keepers, fork bombs, tools that do not listen.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/fs.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tests/tools/product.h"
+#include "userspace/base/fd.h"
 
 namespace stockade::tests {
 namespace {
@@ -200,14 +209,14 @@ std::string FortyThen(const std::string& last) {
 
 TEST_F(End, AKillBehindManyRefusalsHasItsReasonAndKeepsItsFiles) {
     std::filesystem::create_directory(product_->Path("many"));
-    const std::string policy = product_->Put(
-        "process.yaml",
-        "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: process}\nspec:\n"
-        "  exec: {allow: [\"/usr/bin/python3*\"], violation: kill-process}\n"
-        "  files: {read: [/usr/**], write: [/out/**]}\n  network: {allow: []}\n");
+    const std::string policy =
+        product_->Put("process.yaml",
+                      "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: process}\nspec:\n"
+                      "  exec: {allow: [\"/usr/bin/python3*\"], violation: kill-process}\n"
+                      "  files: {read: [/usr/**], write: [/out/**]}\n  network: {allow: []}\n");
     const std::string exec = "os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n";
-    const Ran ran = product_->Run(policy, {"python3", "-c", FortyThen(exec)},
-                                  {"--out", product_->Path("many")});
+    const Ran ran =
+        product_->Run(policy, {"python3", "-c", FortyThen(exec)}, {"--out", product_->Path("many")});
     EXPECT_EQ(ran.status, 137) << ran.Text();
     EXPECT_EQ(At(ran.result, "end"), "policy") << ran.Text();
     EXPECT_THAT(At(ran.result, "reason"), HasSubstr("/bash"));
@@ -215,8 +224,8 @@ TEST_F(End, AKillBehindManyRefusalsHasItsReasonAndKeepsItsFiles) {
     EXPECT_FALSE(std::filesystem::exists(product_->Path("many/x")));
     EXPECT_THAT(ran.err, HasSubstr("nothing was copied from /out"));
     // Control: the same, without the last step.
-    const Ran control = product_->Run(policy, {"python3", "-c", FortyThen("")},
-                                      {"--out", product_->Path("many")});
+    const Ran control =
+        product_->Run(policy, {"python3", "-c", FortyThen("")}, {"--out", product_->Path("many")});
     EXPECT_EQ(control.status, 0) << control.Text();
     EXPECT_EQ(product_->Get("many/x"), "x");
 }
@@ -224,11 +233,11 @@ TEST_F(End, AKillBehindManyRefusalsHasItsReasonAndKeepsItsFiles) {
 // Where deny can only be a kill, it is one: of the command itself.
 TEST_F(End, ADenyThatHadToKillKeepsItsFiles) {
     std::filesystem::create_directory(product_->Path("deny"));
-    const std::string policy = product_->Put(
-        "deny.yaml",
-        "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: deny}\nspec:\n"
-        "  exec: {allow: [\"/usr/bin/python3*\"]}\n"
-        "  files: {read: [/usr/**], write: [/out/**]}\n  network: {allow: []}\n");
+    const std::string policy =
+        product_->Put("deny.yaml",
+                      "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: deny}\nspec:\n"
+                      "  exec: {allow: [\"/usr/bin/python3*\"]}\n"
+                      "  files: {read: [/usr/**], write: [/out/**]}\n  network: {allow: []}\n");
     const Ran ran = product_->Run(
         policy, {"python3", "-c", FortyThen("os.execv('/bin/bash', ['bash', '-c', 'echo ran'])\n")},
         {"--out", product_->Path("deny")});
@@ -263,7 +272,63 @@ TEST_F(End, AFloodOfRefusalsLosesNothingAndIsCounted) {
     EXPECT_LT(unrecorded, 20100);
 }
 
-// The filter kills for calls of another architecture, which no program of ours sees.
+// A file system on a loop device: while it is frozen, whoever writes to it sleeps in state D.
+class Freezer {
+  public:
+    explicit Freezer(const std::string& dir) : dir_(dir) {
+        std::filesystem::create_directories(dir_ + "/mnt");
+        const std::string image = dir_ + "/image";
+        const std::string command = absl::StrCat("truncate -s 16M ", image, " && mkfs.ext4 -q -F ", image,
+                                                 " 2>/dev/null && mount -o loop ", image, " ", mnt());
+        ready_ = std::system(command.c_str()) == 0 && chmod(mnt().c_str(), 0777) == 0;
+    }
+    ~Freezer() { Close(); }
+    // Thaws, and is no mount of ours any more.
+    void Close() {
+        if (root_.ok()) (void)ioctl(root_.get(), FITHAW, 0);
+        root_.Reset();
+        if (std::exchange(ready_, false)) (void)umount2(mnt().c_str(), MNT_DETACH);
+    }
+    bool Freeze() {
+        root_ = Fd(open(mnt().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        return ready_ && root_.ok() && ioctl(root_.get(), FIFREEZE, 0) == 0;
+    }
+    std::string mnt() const { return dir_ + "/mnt"; }
+
+  private:
+    std::string dir_;
+    Fd root_;
+    bool ready_ = false;
+};
+
+TEST_F(End, ATaskInStateDHasItsTrueEndAndKeepsItsSlot) {
+    Freezer freezer(product_->Path("freezer"));
+    if (!freezer.Freeze()) GTEST_SKIP() << "no file system on a loop device can be frozen here";
+    const std::string policy =
+        product_->Put("data.yaml",
+                      "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: data}\nspec:\n"
+                      "  exec: {allow: [\"/usr/bin/python3*\"]}\n"
+                      "  files: {read: [/usr/**], write: [/data/**]}\n  network: {allow: []}\n");
+    const Ran ran = product_->Run(policy, {"python3", "-c", "open('/data/x', 'w')"},
+                                  {"--bind", freezer.mnt() + ":/data:rw", "--timeout", "1s"});
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(At(ran.result, "end"), "timeout") << ran.Text();
+    EXPECT_THAT(ran.err, HasSubstr("kill pending"));
+    EXPECT_THAT(ran.err, Not(HasSubstr("not started")));
+    EXPECT_THAT(product_->Stockade({"ps"}).out, HasSubstr("kill-pending"));
+    EXPECT_EQ(product_->Sandboxes().size(), 1u);
+    EXPECT_EQ(product_->Run("networkless", {"/bin/true"}).status, 0);
+    // The agent ends while it waits; the next one waits on.
+    const pid_t agent = product_->AgentPid();
+    kill(agent, SIGTERM);
+    EXPECT_TRUE(Until([&] { return product_->AgentPid() != agent; }, 10));
+    EXPECT_EQ(product_->Run("networkless", {"/bin/true"}).status, 0);
+    EXPECT_EQ(product_->Sandboxes().size(), 1u);
+    freezer.Close();
+    EXPECT_TRUE(Until([] { return product_->LeftOver().empty(); })) << product_->LeftOver();
+}
+
+// A filter that kills leaves no record of the call.
 TEST_F(End, AKillBySeccompIsARefusal) {
     const std::string profile = product_->Put(
         "kills.json",
@@ -272,7 +337,8 @@ TEST_F(End, AKillBySeccompIsARefusal) {
     const Ran ran = product_->Run("networkless", call, {"--seccomp", profile});
     EXPECT_EQ(ran.status, 128 + SIGSYS) << ran.Text();
     EXPECT_THAT(At(ran.result, "reason"), HasSubstr("a system call that seccomp refuses"));
-    EXPECT_THAT(ran.err, HasSubstr("refused: a system call that seccomp refuses (refused.other_lock, by seccomp"));
+    EXPECT_THAT(ran.err,
+                HasSubstr("refused: a system call that seccomp refuses (refused.other_lock, by seccomp"));
     EXPECT_EQ(product_->Run("networkless", call).status, 0);
 }
 
