@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -19,7 +20,7 @@ constexpr size_t kMaxPolicyBytes = 1 << 20;
 // Policies in directories are written by administrators; thousands mean a wrong directory.
 constexpr size_t kMaxPolicyFiles = 4096;
 
-std::vector<std::string> PolicyFiles(const std::vector<std::string>& directories) {
+StatusOr<std::vector<std::string>> PolicyFiles(const std::vector<std::string>& directories) {
     std::vector<std::string> files;
     for (const std::string& directory : directories) {
         std::error_code error;
@@ -32,7 +33,11 @@ std::vector<std::string> PolicyFiles(const std::vector<std::string>& directories
         std::sort(here.begin(), here.end());
         files.insert(files.end(), here.begin(), here.end());
     }
-    if (files.size() > kMaxPolicyFiles) files.resize(kMaxPolicyFiles);
+    if (files.size() > kMaxPolicyFiles) {
+        return absl::ResourceExhaustedError(absl::StrCat(files.size(), " files in ",
+                                                         absl::StrJoin(directories, ", "), ": more than ",
+                                                         kMaxPolicyFiles, " cannot be policies"));
+    }
     return files;
 }
 
@@ -42,6 +47,18 @@ std::string Errors(const std::vector<Diagnostic>& diagnostics) {
         if (diagnostic.severity == policy::Severity::kError) lines.push_back(ToString(diagnostic));
     }
     return absl::StrJoin(lines, "\n");
+}
+
+std::map<std::string, std::vector<Diagnostic>> ErrorsByFile(const std::vector<Diagnostic>& diagnostics) {
+    std::map<std::string, std::vector<Diagnostic>> errors;
+    for (const Diagnostic& diagnostic : diagnostics) {
+        if (diagnostic.severity == policy::Severity::kError) errors[diagnostic.at.file].push_back(diagnostic);
+    }
+    return errors;
+}
+
+bool HasLabels(const model::Labels& labels) {
+    return !labels.session.empty() || !labels.tool.empty() || !labels.trace.empty() || !labels.free.empty();
 }
 
 bool Matches(const policy::SandboxPolicy& policy, const model::Labels& labels) {
@@ -63,7 +80,7 @@ bool Matches(const policy::SandboxPolicy& policy, const model::Labels& labels) {
 }  // namespace
 
 Status PolicyStore::Refresh() {
-    const std::vector<std::string> files = PolicyFiles(directories_);
+    SK_ASSIGN_OR_RETURN(const std::vector<std::string> files, PolicyFiles(directories_));
     std::string signature = "v";
     for (const std::string& file : files) {
         struct stat info{};
@@ -79,7 +96,14 @@ Status PolicyStore::Refresh() {
     }
     policy::ParseResult parsed = policy::ParseFiles(sources);
     policy::PolicyLibrary library;
+    const std::vector<policy::SandboxPolicy> policies = parsed.policies;
     library.Add(std::move(parsed.policies), parsed.diagnostics);
+    const std::map<std::string, std::vector<Diagnostic>> errors = ErrorsByFile(parsed.diagnostics);
+    for (const policy::SandboxPolicy& policy : policies) {
+        // Of a name that two files claim, neither meaning is known to be the right one.
+        const auto found = errors.find(policy.at.file);
+        if (found != errors.end()) library.Refuse(policy.name, found->second);
+    }
     broken_ = Errors(parsed.diagnostics);
     library_ = std::move(library);
     signature_ = std::move(signature);
@@ -104,7 +128,10 @@ StatusOr<policy::ResolvedPolicy> PolicyStore::FromText(const api::PolicySource& 
     for (const std::string& other : library_.Names()) {
         const bool own = std::any_of(parsed.policies.begin(), parsed.policies.end(),
                                      [&](const auto& policy) { return policy.name == other; });
-        if (!own && !library.Has(other)) known.push_back(*library_.Find(other));
+        if (own) continue;
+        if (!library.Has(other)) known.push_back(*library_.Find(other));
+        const std::vector<Diagnostic>* refusal = library_.Refusal(other);
+        if (refusal != nullptr) library.Refuse(other, *refusal);
     }
     std::vector<Diagnostic> ignored;
     library.Add(std::move(known), ignored);
@@ -124,6 +151,14 @@ StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) cons
         return absl::FailedPreconditionError(absl::StrCat("several policies select this sandbox (",
                                                           absl::StrJoin(matches, ", "),
                                                           "): name one with --policy"));
+    }
+    // The policy that was meant for these labels may be in a file that was not understood, and the
+    // default may allow more.
+    if (matches.empty() && !broken_.empty() && HasLabels(labels)) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("no policy selects this sandbox, but files with errors might: correct them, or "
+                         "name a policy with --policy\n",
+                         broken_));
     }
     const std::string name = matches.empty() ? default_policy_ : matches.front();
     SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, library_.Resolve(name));

@@ -1,6 +1,8 @@
 // Which policy a run gets: the one it brings, one by name, by selector, or the default.
 //
-// Directories are looked at again when a file in them changed. One thread.
+// Directories are looked at again when a file in them changed. A policy from a file with errors is
+// refused, and so is what extends it: a section that was not understood would be a section that is
+// absent, which is only observed. Other files are not affected. One thread.
 #pragma once
 
 #include <string>
@@ -23,8 +25,9 @@ class PolicyStore {
     PolicyStore(std::vector<std::string> directories, std::string default_policy)
         : directories_(std::move(directories)), default_policy_(std::move(default_policy)) {}
 
-    // kNotFound for an unknown name, kInvalidArgument with all errors of the documents,
-    // kFailedPrecondition when several selectors match.
+    // kNotFound for an unknown name, kInvalidArgument with all errors of the documents that were
+    // asked for, kFailedPrecondition when several selectors match, or when none does and a file
+    // with errors may have held the one that would.
     StatusOr<ChosenPolicy> Choose(const api::PolicySource& source, const model::Labels& labels);
 
   private:
@@ -36,7 +39,7 @@ class PolicyStore {
     const std::string default_policy_;
     std::string signature_;  // names, sizes and times of all files
     policy::PolicyLibrary library_;
-    std::string broken_;  // errors of the files; asked for when a name is not found
+    std::string broken_;  // errors of the files; told when what was looked for may be in them
 };
 
 }  // namespace stockade::cmd

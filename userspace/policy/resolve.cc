@@ -119,6 +119,11 @@ class Resolver {
             return Error(base, absl::StrCat("extends the unknown policy '", base.text, "'",
                                             Suggest(base.text, library_.Names())));
         }
+        if (const std::vector<Diagnostic>* why = library_.Refusal(base.text)) {
+            Error(base, absl::StrCat("extends '", base.text, "', whose file has errors"));
+            diagnostics_.insert(diagnostics_.end(), why->begin(), why->end());
+            return;
+        }
         if (folded_.count(base.text) != 0) return;
         if (stack_.size() + folded_.size() >= kMaxExtends)
             return Error(base, absl::StrCat("extends more than ", kMaxExtends, " policies"));
@@ -144,6 +149,15 @@ PolicyLibrary::PolicyLibrary() {
 const SandboxPolicy* PolicyLibrary::Find(const std::string& name) const {
     auto found = policies_.find(name);
     return found == policies_.end() ? nullptr : &found->second;
+}
+
+void PolicyLibrary::Refuse(const std::string& name, std::vector<Diagnostic> why) {
+    refused_[name] = std::move(why);
+}
+
+const std::vector<Diagnostic>* PolicyLibrary::Refusal(const std::string& name) const {
+    auto found = refused_.find(name);
+    return found == refused_.end() ? nullptr : &found->second;
 }
 
 std::vector<std::string> PolicyLibrary::Names() const {
@@ -189,6 +203,10 @@ std::optional<ResolvedPolicy> PolicyLibrary::Resolve(const std::string& name,
     if (policy == nullptr) {
         diagnostics.push_back(
             {Severity::kError, {name, 0, 0}, absl::StrCat("no policy of this name", Suggest(name, Names()))});
+        return std::nullopt;
+    }
+    if (const std::vector<Diagnostic>* why = Refusal(name)) {
+        diagnostics.insert(diagnostics.end(), why->begin(), why->end());
         return std::nullopt;
     }
     ResolvedPolicy out;

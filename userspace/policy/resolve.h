@@ -29,11 +29,18 @@ class PolicyLibrary {
     // already is an error.
     void Add(std::vector<SandboxPolicy> policies, std::vector<Diagnostic>& diagnostics);
 
+    // From here on the name does not resolve, and nothing that extends it does: what its file says
+    // was not wholly understood, and what was would be less than what its author meant.
+    void Refuse(const std::string& name, std::vector<Diagnostic> why);
+    // Null when the name is not refused.
+    const std::vector<Diagnostic>* Refusal(const std::string& name) const;
+
     bool Has(const std::string& name) const { return policies_.count(name) != 0; }
     const SandboxPolicy* Find(const std::string& name) const;
     std::vector<std::string> Names() const;  // built-in ones included
 
-    // kNotFound for the name itself; kInvalidArgument for what it extends (unknown, cycle).
+    // kNotFound for the name itself; kInvalidArgument for what it extends (unknown, cycle)
+    // and for one that is refused.
     StatusOr<ResolvedPolicy> Resolve(const std::string& name) const;
     // As above, with the position of each error.
     std::optional<ResolvedPolicy> Resolve(const std::string& name,
@@ -41,6 +48,7 @@ class PolicyLibrary {
 
   private:
     std::map<std::string, SandboxPolicy> policies_;
+    std::map<std::string, std::vector<Diagnostic>> refused_;
 };
 
 // What both allow: allows intersect, denies join, the stricter single value wins. The result is
