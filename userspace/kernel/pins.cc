@@ -2,7 +2,6 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -21,28 +20,6 @@ std::string AbiName() { return absl::StrCat("abi", kPinAbi); }
 
 Status MakeDir(const std::string& path) {
     if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(errno, absl::StrCat("create ", path));
-    return absl::OkStatus();
-}
-
-std::vector<std::string> Names(const std::string& dir) {
-    std::vector<std::string> names;
-    DIR* handle = opendir(dir.c_str());
-    if (!handle) return names;
-    while (dirent* entry = readdir(handle)) {
-        absl::string_view name = entry->d_name;
-        if (name != "." && name != "..") names.emplace_back(name);
-    }
-    closedir(handle);
-    return names;
-}
-
-// One level of pins, then the directory itself.
-Status RemoveSet(const std::string& dir) {
-    for (const std::string& name : Names(dir)) {
-        std::string path = absl::StrCat(dir, "/", name);
-        if (unlink(path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("remove ", path));
-    }
-    if (rmdir(dir.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("remove ", dir));
     return absl::OkStatus();
 }
 
@@ -122,9 +99,10 @@ Status Pins::PublishSet(Programs& programs) {
     std::string mine = set_dir(programs);
     if (rename(staging.c_str(), mine.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", mine));
     std::string abi_dir = absl::StrCat(dir_, "/", AbiName());
-    for (const std::string& name : Names(abi_dir)) {
-        std::string path = absl::StrCat(abi_dir, "/", name);
-        if (absl::StartsWith(name, "set_") && path != mine) SK_RETURN_IF_ERROR(RemoveSet(path));
+    SK_ASSIGN_OR_RETURN(const std::vector<std::string> names, PinDirectories(abi_dir));
+    for (const std::string& name : names) {
+        if (!absl::StartsWith(name, "set_") || absl::StrCat(abi_dir, "/", name) == mine) continue;
+        SK_RETURN_IF_ERROR(RemovePins(abi_dir, name));
     }
     return absl::OkStatus();
 }

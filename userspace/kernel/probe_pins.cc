@@ -59,25 +59,38 @@ Status RemoveTree(const Fd& parent, const std::string& name, int depth) {
 
 }  // namespace
 
+StatusOr<std::vector<std::string>> PinDirectories(const std::string& dir) {
+    std::vector<std::string> names;
+    auto open = Fd::Open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (absl::IsNotFound(open.status())) return names;
+    if (!open.ok()) return open.status();
+    SK_ASSIGN_OR_RETURN(std::vector<dirent> entries, List(*open));
+    for (const dirent& entry : entries) {
+        if (entry.d_type == DT_DIR) names.emplace_back(entry.d_name);
+    }
+    return names;
+}
+
 StatusOr<std::vector<StalePins>> FindStalePins(const std::string& pin_dir, unsigned abi) {
     std::vector<StalePins> stale;
-    auto dir = Fd::Open(pin_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (absl::IsNotFound(dir.status())) return stale;
-    if (!dir.ok()) return dir.status();
-    SK_ASSIGN_OR_RETURN(std::vector<dirent> entries, List(*dir));
-    for (const dirent& entry : entries) {
-        if (entry.d_type != DT_DIR) continue;
-        absl::string_view name = entry.d_name;
+    SK_ASSIGN_OR_RETURN(const std::vector<std::string> entries, PinDirectories(pin_dir));
+    for (const std::string& entry : entries) {
+        absl::string_view name = entry;
         unsigned number = 0;
         if (absl::StartsWith(name, "new_")) {
-            stale.push_back({std::string(name), "never finished"});
+            stale.push_back({entry, "never finished"});
         } else if (absl::ConsumePrefix(&name, "abi") && absl::SimpleAtoi(name, &number) &&
                    number != abi) {
-            stale.push_back({entry.d_name, absl::StrCat("of another version's abi ", number,
-                                                        "; this one has abi ", abi)});
+            stale.push_back(
+                {entry, absl::StrCat("of another version's abi ", number, "; this one has abi ", abi)});
         }
     }
     return stale;
+}
+
+Status RemovePins(const std::string& dir, const std::string& name) {
+    SK_ASSIGN_OR_RETURN(Fd open, Fd::Open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    return Annotate(RemoveTree(open, name, 0), absl::StrCat("remove ", dir, "/", name));
 }
 
 Status RemoveStalePins(const std::string& pin_dir, const std::vector<StalePins>& pins) {

@@ -1,5 +1,5 @@
-// Pins that no agent of this build will use again: those of another abi, and sets that an agent
-// died over while it built them. `stockade doctor --clean` removes them.
+// Directories of pins, looked at and removed. Those that no agent of this build will use again, of
+// another abi or never finished, `stockade doctor --clean` removes.
 #pragma once
 
 #include <string>
@@ -22,5 +22,11 @@ StatusOr<std::vector<StalePins>> FindStalePins(const std::string& pin_dir, unsig
 // Locks the directory (flock) meanwhile: kUnavailable when somebody, an agent that is loading,
 // holds that lock.
 Status RemoveStalePins(const std::string& pin_dir, const std::vector<StalePins>& pins);
+
+// Names of the directories in `dir`, in no order; none where it does not exist.
+StatusOr<std::vector<std::string>> PinDirectories(const std::string& dir);
+
+// Unlinks everything below dir/name, then that directory. Takes no lock.
+Status RemovePins(const std::string& dir, const std::string& name);
 
 }  // namespace stockade::kernel

@@ -14,6 +14,7 @@
 namespace stockade::kernel {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -62,6 +63,18 @@ TEST_F(ProbePinsRootTest, RemovesForeignAndUnfinishedSetsAndNothingElse) {
     EXPECT_TRUE(Exists("/other"));
     EXPECT_TRUE(Exists("/abix"));
     EXPECT_THAT(*FindStalePins(dir_, 1), IsEmpty());
+}
+
+TEST_F(ProbePinsRootTest, OneDirectoryIsRemovedWithWhatIsInIt) {
+    for (const char* below : {"/abi1", "/abi1/set_a", "/abi1/set_b"}) Make(below);
+    Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "pins_test", 4, 4, 1, nullptr));
+    ASSERT_TRUE(map.ok());
+    for (const char* below : {"/abi1/set_a/m", "/abi1/set_b/m"}) {
+        ASSERT_EQ(bpf_obj_pin(map.get(), (dir_ + below).c_str()), 0);
+    }
+    EXPECT_TRUE(RemovePins(dir_ + "/abi1", "set_a").ok());
+    EXPECT_THAT(*PinDirectories(dir_ + "/abi1"), ElementsAre("set_b"));
+    EXPECT_TRUE(Exists("/abi1/set_b/m"));
 }
 
 TEST_F(ProbePinsRootTest, ALockedDirectoryIsLeftAlone) {
