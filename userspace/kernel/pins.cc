@@ -4,6 +4,7 @@
 #include <bpf/libbpf.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +53,10 @@ StatusOr<Pins> Pins::Open(const std::string& dir) {
     if (dir.empty()) return pins;
     SK_RETURN_IF_ERROR(MakeDir(dir));
     pins.dir_ = dir;
+    uint64_t drawn = 0;
+    if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
+        return ErrnoStatus(errno, "draw a name for the pins");
+    pins.agent_ = absl::StrCat(absl::Hex(drawn, absl::kZeroPad16));
     SK_ASSIGN_OR_RETURN(auto stale, FindStalePins(dir, kPinAbi));
     std::vector<StalePins> unpublished;
     for (const StalePins& entry : stale) {
@@ -77,16 +82,20 @@ bool Pins::published() const {
 
 std::string Pins::maps_dir() const { return absl::StrCat(dir_, "/", AbiName(), "/maps"); }
 
+std::string Pins::set_name(const Programs& programs) const {
+    return absl::StrCat("set_", programs.set_id(), "_", agent_);
+}
+
 std::string Pins::set_dir(const Programs& programs) const {
-    return absl::StrCat(dir_, "/", AbiName(), "/set_", programs.set_id(), "_", getpid());
+    return absl::StrCat(dir_, "/", AbiName(), "/", set_name(programs));
 }
 
 Status Pins::PublishFirst(Programs& programs) {
     if (!enabled()) return absl::OkStatus();
-    std::string staging = absl::StrCat(dir_, "/new_", getpid());
+    std::string staging = absl::StrCat(dir_, "/new_", agent_);
     SK_RETURN_IF_ERROR(MakeDir(staging));
     SK_RETURN_IF_ERROR(PinMaps(programs, absl::StrCat(staging, "/maps")));
-    SK_RETURN_IF_ERROR(PinLinks(programs, absl::StrCat(staging, "/set_", programs.set_id(), "_", getpid())));
+    SK_RETURN_IF_ERROR(PinLinks(programs, absl::StrCat(staging, "/", set_name(programs))));
     std::string target = absl::StrCat(dir_, "/", AbiName());
     if (rename(staging.c_str(), target.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", target));
     return absl::OkStatus();
@@ -94,7 +103,7 @@ Status Pins::PublishFirst(Programs& programs) {
 
 Status Pins::PublishSet(Programs& programs) {
     if (!enabled()) return absl::OkStatus();
-    std::string staging = absl::StrCat(dir_, "/new_", getpid());
+    std::string staging = absl::StrCat(dir_, "/new_", agent_);
     SK_RETURN_IF_ERROR(PinLinks(programs, staging));
     std::string mine = set_dir(programs);
     if (rename(staging.c_str(), mine.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", mine));

@@ -2,7 +2,10 @@
 //
 //   <dir>/new_<id>/...           being built; nobody uses it, removed at start
 //   <dir>/abi<N>/maps/<map>      published by one rename of new_<id>
-//   <dir>/abi<N>/set_<id>/<link> links of one set of programs; two sets overlap in an upgrade
+//   <dir>/abi<N>/set_<id>_<agent>/<link>
+//                                links of one set of programs; two sets overlap in a take-over
+//
+// <id> is the programs' content, <agent> drawn by each agent: its pid would come again in a container.
 #pragma once
 
 #include <string>
@@ -41,9 +44,11 @@ class Pins {
     Status Unpin(Programs& programs, const std::string& name);
 
   private:
+    std::string set_name(const Programs& programs) const;
     std::string set_dir(const Programs& programs) const;
 
     std::string dir_;
+    std::string agent_;  // 16 hexadecimal digits
     Fd lock_;
 };
 

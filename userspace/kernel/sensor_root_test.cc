@@ -7,11 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
+#include "bpf/wire/exec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "bpf/wire/exec.h"
+#include "userspace/kernel/pins.h"
 #include "userspace/kernel/probe.h"
+#include "userspace/kernel/probe_pins.h"
 #include "userspace/policy/compile.h"
 #include "userspace/policy/parse.h"
 #include "userspace/policy/resolve.h"
@@ -158,6 +162,38 @@ TEST_F(SensorTest, OtherFileIsNotRead) {
     });
     EXPECT_EQ(result, sensor_->backend() == Backend::kLsm ? 77 : 128 + SIGKILL);
     EXPECT_EQ(state_.violations[SK_SECTION_FILES], 1u);
+}
+
+// As an agent that comes after another: a container's has the pid of the one before.
+class TakeOverTest : public ::testing::Test {
+  protected:
+    void SetUp() override { dir_ = absl::StrCat("/sys/fs/bpf/sk_sensor_test_", getpid()); }
+    void TearDown() override {
+        sensor_.reset();
+        EXPECT_TRUE(RemovePins("/sys/fs/bpf", std::filesystem::path(dir_).filename()).ok());
+    }
+    void Make() {
+        sensor_.reset();
+        auto sensor = Sensor::Create({.pin_dir = dir_});
+        ASSERT_TRUE(sensor.ok()) << sensor.status();
+        sensor_ = *std::move(sensor);
+    }
+    std::vector<std::string> Sets() { return *PinDirectories(absl::StrCat(dir_, "/abi", kPinAbi)); }
+
+    std::string dir_;
+    std::unique_ptr<Sensor> sensor_;
+};
+
+TEST_F(TakeOverTest, AnAgentOfTheSamePidAdopts) {
+    ASSERT_NO_FATAL_FAILURE(Make());
+    EXPECT_FALSE(sensor_->adopted());
+    const std::vector<std::string> first = Sets();
+    for (int i = 0; i < 2; i++) {
+        ASSERT_NO_FATAL_FAILURE(Make());
+        EXPECT_TRUE(sensor_->adopted());
+    }
+    EXPECT_THAT(Sets(), ::testing::SizeIs(2)) << "maps and one set";
+    EXPECT_NE(Sets(), first);
 }
 
 TEST_F(SensorTest, VerdictCostsArePrinted) {
