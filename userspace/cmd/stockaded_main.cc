@@ -76,6 +76,7 @@ Status Serve(const Flags& flags, Helper& helper) {
                                          {.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
     SK_ASSIGN_OR_RETURN(launch::CgroupHome home, launch::FindCgroupHome(config.cgroup_name));
     SK_RETURN_IF_ERROR(sensor->AttachNetwork(home.dir.get()));
+    SK_RETURN_IF_ERROR(sensor->RemoveEarlierSets());
     SK_ASSIGN_OR_RETURN(Fd listen, api::Listen(config.socket_path()));
     SK_RETURN_IF_ERROR(DropCapabilities());
     const std::string socket_path = config.socket_path();

@@ -107,13 +107,23 @@ Status Pins::PublishSet(Programs& programs) {
     SK_RETURN_IF_ERROR(PinLinks(programs, staging));
     std::string mine = set_dir(programs);
     if (rename(staging.c_str(), mine.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", mine));
+    return absl::OkStatus();
+}
+
+Status Pins::RemoveOtherSets(const Programs& programs) {
+    if (!enabled()) return absl::OkStatus();
     std::string abi_dir = absl::StrCat(dir_, "/", AbiName());
     SK_ASSIGN_OR_RETURN(const std::vector<std::string> names, PinDirectories(abi_dir));
     for (const std::string& name : names) {
-        if (!absl::StartsWith(name, "set_") || absl::StrCat(abi_dir, "/", name) == mine) continue;
+        if (!absl::StartsWith(name, "set_") || name == set_name(programs)) continue;
         SK_RETURN_IF_ERROR(RemovePins(abi_dir, name));
     }
     return absl::OkStatus();
+}
+
+Status Pins::RemoveOwnSet(const Programs& programs) {
+    if (!enabled()) return absl::OkStatus();
+    return RemovePins(absl::StrCat(dir_, "/", AbiName()), set_name(programs));
 }
 
 Status Pins::PinLink(Programs& programs, const std::string& name, int link_fd) {

@@ -35,9 +35,11 @@ class Pins {
 
     // Pins the maps and the links of a first agent and publishes them by one rename.
     Status PublishFirst(Programs& programs);
-    // Pins the links of this set beside those of the earlier one and publishes them by one rename;
-    // then the earlier sets' pins are removed, which detaches their programs.
+    // Pins the links of this set beside those of the earlier one and publishes them by one rename.
     Status PublishSet(Programs& programs);
+    // Removes the pins of all sets but this one, which detaches their programs.
+    Status RemoveOtherSets(const Programs& programs);
+    Status RemoveOwnSet(const Programs& programs);
 
     // A link that comes and goes while the set stands.
     Status PinLink(Programs& programs, const std::string& name, int link_fd);

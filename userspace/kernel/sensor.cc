@@ -45,6 +45,7 @@ StatusOr<sk_hash_keys> PinnedKeys(const std::string& maps_dir) {
 class SensorImpl : public Sensor {
   public:
     static StatusOr<std::unique_ptr<Sensor>> Make(const Options& options);
+    ~SensorImpl() override;
 
     Backend backend() const override { return backend_; }
     bool adopted() const override { return adopted_; }
@@ -54,6 +55,7 @@ class SensorImpl : public Sensor {
     Status RetirePolicy(uint32_t index) override { return policies_->Release(index); }
     StatusOr<SlotRef> BindSlot(const Binding& binding) override;
     Status AttachNetwork(int cgroup_fd) override;
+    Status RemoveEarlierSets() override;
     Status Label(const SlotRef& ref, int pidfd) override { return slots_->Label(ref, pidfd); }
     StatusOr<int> LabelPresent(const SlotRef& ref) override { return slots_->LabelPresent(ref); }
     Status SwapPolicy(const SlotRef& ref, uint32_t index) override { return slots_->SwapPolicy(ref, index); }
@@ -72,6 +74,7 @@ class SensorImpl : public Sensor {
     // Destroyed in reverse: rings and slots before the programs whose maps they borrow.
     Backend backend_ = Backend::kSignal;
     bool adopted_ = false;
+    bool two_sets_ = false;  // published beside an earlier agent's
     sk_hash_keys keys_{};
     Pins pins_;
     std::unique_ptr<class Programs> programs_;
@@ -106,14 +109,20 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
                                                            {Ring::kViolations, sensor->programs_->MapFd("violation_ring")},
                                                            {Ring::kTelemetry, sensor->programs_->MapFd("telemetry_ring")}}));
     SK_RETURN_IF_ERROR(sensor->programs_->AttachAll());
-    // The earlier set's system call exit goes with its pins: ours must stand before.
+    // The earlier set's system call exit goes with RemoveEarlierSets: ours must stand before.
     if (sensor->slots_->live_count() > 0) {
         SK_ASSIGN_OR_RETURN(sensor->calls_, sensor->programs_->AttachCalls());
         if (sensor->calls_) sensor->programs_->links().emplace_back(kCallsPin, std::move(sensor->calls_));
     }
     SK_RETURN_IF_ERROR(sensor->adopted_ ? sensor->pins_.PublishSet(*sensor->programs_)
                                         : sensor->pins_.PublishFirst(*sensor->programs_));
+    sensor->two_sets_ = sensor->adopted_;
     return sensor;
+}
+
+SensorImpl::~SensorImpl() {
+    // Nobody is left to tell; the next agent removes what stays.
+    if (two_sets_) (void)pins_.RemoveOwnSet(*programs_);
 }
 
 Status SensorImpl::KeepKeys() {
@@ -164,6 +173,12 @@ Status SensorImpl::AttachNetwork(int cgroup_fd) {
         SK_RETURN_IF_ERROR(pins_.PinLink(*programs_, absl::StrCat("net_", cgroup.st_ino, "_", i), bpf_link__fd(links[i].get())));
         cgroup_links_.push_back(std::move(links[i]));
     }
+    return absl::OkStatus();
+}
+
+Status SensorImpl::RemoveEarlierSets() {
+    SK_RETURN_IF_ERROR(pins_.RemoveOtherSets(*programs_));
+    two_sets_ = false;
     return absl::OkStatus();
 }
 

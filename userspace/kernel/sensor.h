@@ -40,9 +40,12 @@ class Sensor {
         Backend backend = Backend::kAuto;              // kAuto takes lsm where its canary is denied
     };
 
-    // Loads and attaches, or adopts the pins of an earlier agent. On failure nothing stays
-    // attached. kFailedPrecondition names each missing kernel feature, or a foreign abi.
+    // Loads and attaches, or adopts the pins of an earlier agent, whose programs stay attached beside
+    // ours until RemoveEarlierSets. On failure nothing of ours stays attached. kFailedPrecondition
+    // names each missing kernel feature, or a foreign abi.
     static StatusOr<std::unique_ptr<Sensor>> Create(const Options& options);
+    // Pins stay. An adopting one that did not come to RemoveEarlierSets takes its own away, so that a
+    // failing agent that is started again and again does not pile up programs.
     virtual ~Sensor() = default;
 
     virtual Backend backend() const = 0;       // kSignal or kLsm
@@ -64,6 +67,9 @@ class Sensor {
     virtual StatusOr<SlotRef> BindSlot(const Binding& binding) = 0;
     // Attaches the network programs to a cgroup (once for the parent of all launched sandboxes).
     virtual Status AttachNetwork(int cgroup_fd) = 0;
+    // Ends a take-over: detaches the programs of earlier agents. Not before everything that they judge
+    // has a program of ours, AttachNetwork's included: until then theirs stand.
+    virtual Status RemoveEarlierSets() = 0;
     // Labels the task behind the pidfd (a thread group leader with one thread).
     virtual Status Label(const SlotRef& ref, int pidfd) = 0;
     // Labels every task that is in the bound cgroup now as entered. Returns how many.

@@ -2,11 +2,17 @@
 #include "userspace/kernel/sensor.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -71,7 +77,11 @@ class Child {
         pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
     }
     int Go() {
-        EXPECT_EQ(write(pipe_[1], "g", 1), 1);
+        Start();
+        return Wait();
+    }
+    void Start() { EXPECT_EQ(write(pipe_[1], "g", 1), 1); }
+    int Wait() {
         int status = 0;
         waitpid(pid_, &status, 0);
         pid_ = -1;
@@ -191,9 +201,77 @@ TEST_F(TakeOverTest, AnAgentOfTheSamePidAdopts) {
     for (int i = 0; i < 2; i++) {
         ASSERT_NO_FATAL_FAILURE(Make());
         EXPECT_TRUE(sensor_->adopted());
+        EXPECT_THAT(Sets(), ::testing::SizeIs(3)) << "maps, the earlier set and ours";
+        EXPECT_TRUE(sensor_->RemoveEarlierSets().ok());
     }
     EXPECT_THAT(Sets(), ::testing::SizeIs(2)) << "maps and one set";
     EXPECT_NE(Sets(), first);
+}
+
+TEST_F(TakeOverTest, OneThatFailsLeavesTheEarlierSetAndNoOther) {
+    ASSERT_NO_FATAL_FAILURE(Make());
+    const std::vector<std::string> first = Sets();
+    ASSERT_NO_FATAL_FAILURE(Make());
+    EXPECT_FALSE(sensor_->AttachNetwork(-1).ok());
+    sensor_.reset();
+    EXPECT_THAT(Sets(), ::testing::UnorderedElementsAreArray(first));
+}
+
+// What a child that connects without pause has seen; in memory that it shares with the test.
+struct Attempts {
+    std::atomic<uint64_t> refused, through;
+    std::atomic<bool> stop;
+};
+
+int ConnectUntilStopped(Attempts& attempts) {
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(9);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    while (!attempts.stop) {
+        const bool refused = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0 && errno == EPERM;
+        (refused ? attempts.refused : attempts.through)++;
+    }
+    return fd < 0 ? 98 : 0;
+}
+
+TEST_F(TakeOverTest, TheNetworkIsNeverOpen) {
+    void* shared = mmap(nullptr, sizeof(Attempts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(shared, MAP_FAILED);
+    auto& attempts = *new (shared) Attempts{};
+    Child child("sk_take_over", [&] { return ConnectUntilStopped(attempts); });
+    // So many from now on that none of a state in between was passed over.
+    const auto await_more = [&] {
+        const uint64_t enough = attempts.refused + attempts.through + 100;
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (attempts.refused + attempts.through < enough) {
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the child stands still";
+            sched_yield();
+        }
+    };
+    ASSERT_NO_FATAL_FAILURE(Make());
+    auto index = sensor_->PublishPolicy(CompileText(kPolicy, sensor_->keys()).cells);
+    ASSERT_TRUE(index.ok()) << index.status();
+    ASSERT_TRUE(sensor_->AttachNetwork(child.cgroup_.get()).ok());
+    auto ref = sensor_->BindSlot(
+        {.cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index});
+    ASSERT_TRUE(ref.ok()) << ref.status();
+    ASSERT_TRUE(sensor_->Label(*ref, child.pidfd_.get()).ok());
+    child.Start();
+    await_more();
+    sensor_.reset();
+    await_more();
+    ASSERT_NO_FATAL_FAILURE(Make());
+    await_more();
+    EXPECT_TRUE(sensor_->AttachNetwork(child.cgroup_.get()).ok());
+    EXPECT_TRUE(sensor_->RemoveEarlierSets().ok());
+    await_more();
+    attempts.stop = true;
+    EXPECT_EQ(child.Wait(), 0);
+    EXPECT_EQ(attempts.through, 0u) << "of " << attempts.refused + attempts.through;
+    EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
+    munmap(shared, sizeof(Attempts));
 }
 
 TEST_F(SensorTest, VerdictCostsArePrinted) {
