@@ -20,6 +20,8 @@ class Programs;
 
 // Grows when a map's layout or meaning changes: pins of another abi are refused.
 constexpr unsigned kPinAbi = 1;
+// Digest of the layout that this abi stands for; layout_abi_test compares and says what to do.
+constexpr char kPinLayout[] = "7e8608ab1e761154";
 
 class Pins {
   public:
