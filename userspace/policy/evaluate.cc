@@ -103,7 +103,8 @@ bool BindEntryHolds(const PolicyView& policy, const Endpoint& endpoint, uint16_t
 PathVerdict EvaluatePath(const PolicyView& policy, absl::string_view path) {
     PathVerdict verdict;
     const std::vector<absl::string_view> names = SplitPath(path);
-    if (names.size() > SK_PATH_SLOTS) {
+    // The kernel spends a step on each name and one on seeing the root.
+    if (names.size() >= SK_PATH_SLOTS) {
         verdict.unknown = true;
         return verdict;
     }

@@ -22,7 +22,7 @@ struct PolicyView {
 struct PathVerdict {
     uint32_t bits = 0;        // allow and deny bits, as in a meta word
     bool deny_below = false;  // SK_META_DENY_BELOW of the state reached
-    bool unknown = false;     // deeper than SK_PATH_SLOTS, or a damaged table: denied
+    bool unknown = false;     // SK_PATH_SLOTS components or more, or a damaged table: denied
     bool Allows(uint32_t op) const {
         return !unknown && (bits & op) != 0 && ((bits >> SK_DENY_SHIFT) & op) == 0;
     }

@@ -97,7 +97,7 @@ TEST(Evaluate, DeeperThanTheKernelLooksIsDenied) {
     StatusOr<CompiledPolicy> compiled = Compile(PolicyOf({all}), keys);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     std::string path;
-    for (int i = 0; i < SK_PATH_SLOTS; ++i) path += "/d";
+    for (int i = 0; i + 1 < SK_PATH_SLOTS; ++i) path += "/d";
     EXPECT_TRUE(EvaluatePath({compiled->cells, &keys}, path).Allows(SK_OP_READ));
     EXPECT_FALSE(EvaluatePath({compiled->cells, &keys}, path + "/d").Allows(SK_OP_READ));
 }

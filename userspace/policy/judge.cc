@@ -95,7 +95,7 @@ void Judge::DecidePath(const TestCase& question, uint32_t op, Decision& out) con
     const PathVerdict verdict = EvaluatePath(View(), out.object);
     out.allowed = verdict.Allows(op);
     if (verdict.unknown) {
-        out.reason = absl::StrCat(out.object, " is deeper than ", SK_PATH_SLOTS,
+        out.reason = absl::StrCat(out.object, " is deeper than ", SK_PATH_SLOTS - 1,
                                   " components, which is refused whatever the rules say");
         return;
     }

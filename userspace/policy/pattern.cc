@@ -148,9 +148,9 @@ StatusOr<PathPattern> ParsePattern(absl::string_view text) {
         names += globstar ? 0 : 1;
         pattern.tokens.push_back(std::move(token));
     }
-    if (names > SK_PATH_SLOTS) {
-        return Bad(text,
-                   absl::StrCat("more than ", SK_PATH_SLOTS, " components; deeper paths are refused anyway"));
+    if (names >= SK_PATH_SLOTS) {
+        return Bad(text, absl::StrCat("more than ", SK_PATH_SLOTS - 1,
+                                      " components; deeper paths are refused anyway"));
     }
     return pattern;
 }
