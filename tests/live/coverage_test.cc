@@ -186,8 +186,8 @@ INSTANTIATE_TEST_SUITE_P(All, CoverageTest, ::testing::ValuesIn(AllCases()), [](
 
 // Asserted by tests of their own, elsewhere in this binary or in another.
 const std::set<model::Operation> kElsewhere = {
-    model::Operation::CLONED_OUT,          // leaving_test
-    model::Operation::MOVED_OUT,           // leaving_test
+    model::Operation::CLONED_OUT,  // live_identity_test
+    model::Operation::MOVED_OUT,   // live_identity_test
 };
 
 TEST(CoverageTable, EveryRowHasACase) {

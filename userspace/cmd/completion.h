@@ -1,4 +1,4 @@
-// `stockade completion bash|zsh|fish` and `stockade man`: made from the commands themselves, so that
+// `stockade completion bash|zsh|fish|man`: made from the commands themselves, so that
 // they cannot be behind.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The kernel side, as the agent sees it: programs, maps, pins. The only room that knows libbpf.
 //
 //   SK_ASSIGN_OR_RETURN(auto sensor, Sensor::Create({.pin_dir = "/sys/fs/bpf/stockade"}));
-//   SK_ASSIGN_OR_RETURN(uint32_t index, sensor->PublishPolicy(compiled.cells, "python-tool"));
+//   SK_ASSIGN_OR_RETURN(uint32_t index, sensor->PublishPolicy(compiled.cells));
 //   SK_ASSIGN_OR_RETURN(SlotRef ref, sensor->BindSlot({...}));
 //   SK_RETURN_IF_ERROR(sensor->Label(ref, pidfd));
 //
@@ -55,7 +55,7 @@ class Sensor {
     // Copies the cells into a frozen map and returns its index. The same head.id gives the same
     // index again while it is in use. kResourceExhausted when all indices are taken.
     virtual StatusOr<uint32_t> PublishPolicy(std::span<const union sk_cell> cells) = 0;
-    // Says that no slot uses the index any more; it is used again after a grace period.
+    // One user of the index fewer. Without users it keeps its policy until it is wanted for another.
     virtual Status RetirePolicy(uint32_t index) = 0;
 
     struct Binding {

@@ -144,7 +144,7 @@ struct PathRule {
     std::string pattern;
     uint32_t allow = 0;  // SK_OP_* bits
     uint32_t deny = 0;
-    // 0 unless policies were intersected: an operation needs an allow of every layer.
+    // An operation needs an allow of every layer: ceilings, of which `extends` makes none.
     uint32_t layer = 0;
     std::string list;    // "files.read"
     std::string policy;  // the document it was written in

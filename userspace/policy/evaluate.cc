@@ -2,6 +2,7 @@
 
 #include "userspace/policy/hashing.h"
 #include "userspace/policy/pattern.h"
+#include "userspace/policy/prefix.h"
 
 namespace stockade::policy {
 namespace {
@@ -77,16 +78,6 @@ void Step(const PolicyView& policy, uint64_t hash, absl::string_view name, Walk&
     }
 }
 
-// Words of an address masked to a prefix length.
-void Mask(uint8_t family, uint8_t bits, uint64_t& hi, uint64_t& lo) {
-    if (family == 4) {
-        lo &= bits == 0 ? 0 : (~uint64_t{0} << (32 - bits)) & 0xffffffff;
-        return;
-    }
-    hi &= bits == 0 ? 0 : bits >= 64 ? ~uint64_t{0} : ~uint64_t{0} << (64 - bits);
-    lo &= bits <= 64 ? 0 : ~uint64_t{0} << (128 - bits);
-}
-
 // The entry of the port itself, or that of any port.
 const sk_entry* FindPort(const PolicyView& policy, uint32_t domain, uint16_t port) {
     const sk_entry* entry = Find(policy, sk_word_key(policy.keys, domain, port));
@@ -136,7 +127,7 @@ bool EvaluateConnect(const PolicyView& policy, uint32_t uid, const Endpoint& end
     for (uint32_t i = 0; i < head.prefixes && i < SK_MAX_PREFIXES; ++i) {
         if (head.prefix[i].family != endpoint.family) continue;
         uint64_t hi = endpoint.hi, lo = endpoint.lo;
-        Mask(endpoint.family, head.prefix[i].bits, hi, lo);
+        MaskPrefix(endpoint.family, head.prefix[i].bits, hi, lo);
         if (Find(policy, sk_net_key(policy.keys, uid_class, i, hi, lo, endpoint.port)) != nullptr)
             return true;
         if (Find(policy, sk_net_key(policy.keys, uid_class, i, hi, lo, 0)) != nullptr) return true;

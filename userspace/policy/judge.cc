@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/policy/parse.h"
+#include "userspace/policy/prefix.h"
 #include "userspace/policy/symlinks.h"
 
 namespace stockade::policy {
@@ -35,13 +36,7 @@ void Name(const NetworkRule& rule, const char* list, Decision& out) {
 bool Contains(const NetworkRule& rule, const Endpoint& to) {
     if (rule.kind != NetworkKind::kCidr || rule.family != to.family) return false;
     uint64_t hi = to.hi, lo = to.lo;
-    const int bits = rule.bits;
-    if (rule.family == 4) {
-        lo &= bits == 0 ? 0 : (~uint64_t{0} << (32 - bits)) & 0xffffffff;
-    } else {
-        hi &= bits == 0 ? 0 : bits >= 64 ? ~uint64_t{0} : ~uint64_t{0} << (64 - bits);
-        lo &= bits <= 64 ? 0 : ~uint64_t{0} << (128 - bits);
-    }
+    MaskPrefix(rule.family, rule.bits, hi, lo);
     if (hi != rule.hi || lo != rule.lo) return false;
     if (rule.ports.empty()) return true;
     for (const PortRange& range : rule.ports) {

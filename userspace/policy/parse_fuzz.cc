@@ -22,8 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         std::optional<ResolvedPolicy> resolved = library.Resolve(document.name, diagnostics);
         if (!resolved) continue;
         (void)Lint(document, *resolved);
-        if (!Compile(*resolved, TestKeys()).ok()) continue;
-        (void)Compile(Intersect(*resolved, *resolved), TestKeys());  // two layers of the same
+        (void)Compile(*resolved, TestKeys());  // may be too big; a crash is what is looked for
     }
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "userspace/policy/parse.h"
 #include "userspace/policy/parse_sections.h"
 #include "userspace/policy/pattern.h"
+#include "userspace/policy/prefix.h"
 
 namespace stockade::policy {
 namespace {
@@ -35,16 +36,6 @@ bool ReadAddress(const std::string& text, NetworkRule& rule) {
     if (inet_pton(AF_INET6, text.c_str(), bytes) != 1) return false;
     rule.family = 6, rule.bits = 128, rule.hi = Big(bytes, 8), rule.lo = Big(bytes + 8, 8);
     return true;
-}
-
-void MaskRule(NetworkRule& rule) {
-    const int bits = rule.bits;
-    if (rule.family == 4) {
-        rule.lo &= bits == 0 ? 0 : (~uint64_t{0} << (32 - bits)) & 0xffffffff;
-        return;
-    }
-    rule.hi &= bits == 0 ? 0 : bits >= 64 ? ~uint64_t{0} : ~uint64_t{0} << (64 - bits);
-    rule.lo &= bits <= 64 ? 0 : ~uint64_t{0} << (128 - bits);
 }
 
 // The kernel judges ::ffff:a.b.c.d as a.b.c.d, so a rule for it must be one for IPv4.
@@ -199,7 +190,7 @@ StatusOr<NetworkRule> ParseCidr(absl::string_view text) {
     rule.text = std::string(text);
     if (parts.size() == 2) rule.bits = static_cast<uint8_t>(bits);
     const NetworkRule written = rule;
-    MaskRule(rule);
+    MaskPrefix(rule.family, rule.bits, rule.hi, rule.lo);
     if (written.hi != rule.hi || written.lo != rule.lo) {
         return absl::InvalidArgumentError(
             absl::StrCat("'", text, "' has address bits beyond its prefix; for the one address leave the '/",

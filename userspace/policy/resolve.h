@@ -1,4 +1,4 @@
-// `extends` folded in, and one policy as the ceiling of another.
+// `extends` folded in.
 //
 //   PolicyLibrary library;
 //   library.Add(std::move(parsed.policies), diagnostics);
@@ -50,9 +50,5 @@ class PolicyLibrary {
     std::map<std::string, SandboxPolicy> policies_;
     std::map<std::string, std::vector<Diagnostic>> refused_;
 };
-
-// What both allow: allows intersect, denies join, the stricter single value wins. The result is
-// named after the tenant's policy. Intersect again to stack more ceilings.
-ResolvedPolicy Intersect(const ResolvedPolicy& ceiling, const ResolvedPolicy& tenant);
 
 }  // namespace stockade::policy

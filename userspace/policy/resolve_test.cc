@@ -117,49 +117,5 @@ TEST(Canonical, OrderAndPlaceDoNotMatterAndMeaningDoes) {
                        *Library(Document("p", "{files: {read: [/a, /b]}, entered: observe}")).Resolve("p")));
 }
 
-TEST(Intersect, AllowsNeedBothAndDeniesNeedOne) {
-    PolicyLibrary library =
-        Library(Document("top",
-                         "{extends: [], files: {read: [/usr/**, \"**/*.txt\"], deny: [\"**/secret\"]}, "
-                         "grants: [bpf, ptrace]}") +
-                Document("low",
-                         "{extends: [], mode: observe, files: {read: [/usr/lib/**, /home/**], violation: "
-                         "kill-process}, exec: {allow: [/x]}, grants: [bpf]}"));
-    const ResolvedPolicy both = Intersect(*library.Resolve("top"), *library.Resolve("low"));
-    EXPECT_TRUE(Allowed(both, CaseKind::kRead, "/usr/lib/a"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kRead, "/usr/bin/a"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kRead, "/home/a"));
-    EXPECT_TRUE(Allowed(both, CaseKind::kRead, "/home/a.txt"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kRead, "/usr/lib/secret"));
-    // The ceiling has no exec section, so the tenant's stands alone.
-    EXPECT_TRUE(Allowed(both, CaseKind::kExec, "/x"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kExec, "/y"));
-    EXPECT_EQ(both.mode, SK_MODE_ENFORCE);
-    EXPECT_EQ(both.violation[SK_SECTION_FILES], SK_VERDICT_KILL_PROCESS);
-    EXPECT_EQ(both.grants, uint64_t{1} << SK_GRANT_BPF);
-}
-
-TEST(Intersect, NetworksAreCutToEachOther) {
-    PolicyLibrary library =
-        Library(Document("top",
-                         "{network: {allow: [{cidr: 10.0.0.0/8, ports: [400-500]}, {unix: /run/**}], "
-                         "loopback: [8000-8010], uids: {7: [{cidr: 0.0.0.0/0}]}}}") +
-                Document("low",
-                         "{network: {allow: [{cidr: 10.1.0.0/16}, {cidr: 192.0.2.0/24}, {unix: /run/a}, "
-                         "{unix: /tmp/a}], loopback: [any]}}"));
-    const ResolvedPolicy both = Intersect(*library.Resolve("top"), *library.Resolve("low"));
-    EXPECT_TRUE(Allowed(both, CaseKind::kConnect, "10.1.2.3:443"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kConnect, "10.1.2.3:80"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kConnect, "10.2.2.3:443"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kConnect, "192.0.2.1:443"));
-    EXPECT_TRUE(Allowed(both, CaseKind::kConnect, "192.0.2.1:443", 7));
-    EXPECT_FALSE(Allowed(both, CaseKind::kConnect, "198.51.100.1:443", 7));
-    EXPECT_TRUE(Allowed(both, CaseKind::kConnect, "127.0.0.1:8005"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kConnect, "127.0.0.1:9000"));
-    EXPECT_TRUE(Allowed(both, CaseKind::kUnix, "/run/a"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kUnix, "/tmp/a"));
-    EXPECT_FALSE(Allowed(both, CaseKind::kUnix, "/run/b"));
-}
-
 }  // namespace
 }  // namespace stockade::policy
