@@ -58,7 +58,6 @@ Status Agent::Init() {
     SK_ASSIGN_OR_RETURN(sandbox::StateFiles files,
                         sandbox::StateFiles::Create(options_.config.runtime_dir + "/sandboxes"));
     files_ = std::make_unique<sandbox::StateFiles>(std::move(files));
-    coverage_ = AttestedCoverage(sensor_.backend());
     bpf_before_landlock_ = BpfBeforeLandlock();
     pipeline::EventPath::Options path;
     path.node = HostName();

@@ -69,6 +69,7 @@ class Agent {
         api::Attestation attestation;
         api::Labels labels;
         std::vector<std::string> notes;
+        bool landlock = false;  // a domain for files is made
         bool released = false;
         bool ended = false;
         api::ShimEnded end;
@@ -107,7 +108,7 @@ class Agent {
     // agent_start.cc
     void StartRun(int fd, api::Packet packet);
     Status PrepareRun(Connection& connection, api::Packet& packet, std::string* id);
-    StatusOr<api::StartShim> MakeOrder(Run& run, const sandbox::Sandbox& sandbox,
+    StatusOr<api::StartShim> MakeOrder(Run& run, sandbox::Sandbox& sandbox,
                                        const policy::CompiledPolicy& draft, const api::Run& request);
     Status CheckSources(const policy::CompiledPolicy& compiled, const api::Packet& packet);
     StatusOr<const launch::SeccompProgram*> Seccomp(uint64_t grants, const api::Run& request);
@@ -177,7 +178,6 @@ class Agent {
     std::unique_ptr<sandbox::StateFiles> files_;
     respond::Breaker breaker_;
     PolicyStore policies_;
-    std::vector<CoverageRow> coverage_;
     bool bpf_before_landlock_ = false;
     std::map<int, std::unique_ptr<Connection>> connections_;
     std::map<std::string, std::unique_ptr<Run>> runs_;

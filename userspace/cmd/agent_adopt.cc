@@ -51,6 +51,7 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
     info->labels.free.insert(stored.labels().begin(), stored.labels().end());
     info->runtime = stored.runtime();
     info->policies = {{.id = stored.policy_id(), .name = stored.policy_name(), .hash = stored.policy_hash()}};
+    info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), stored.landlock());
     SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Adopt(info, stored.uid()));
     sandbox->argv.assign(stored.argv().begin(), stored.argv().end());
     sandbox->mode = stored.mode();
@@ -86,6 +87,10 @@ void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandb
     run->attestation.set_mode(stored.mode());
     run->attestation.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
     run->attestation.set_attested_boot_ns(stored.attested_boot_ns());
+    run->landlock = stored.landlock();
+    for (const CoverageRow& row : CoverageRows(sandbox.info->coverage)) {
+        run->attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));
+    }
     StatusOr<Fd> cgroup = Fd::OpenAt(options_.home.dir, run->id, O_RDONLY | O_DIRECTORY);
     if (cgroup.ok()) run->cgroup = *std::move(cgroup);
     run->adopt_deadline_ns = BootNow() + uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000;

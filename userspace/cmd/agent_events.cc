@@ -27,7 +27,7 @@ void Agent::PublishStep(const sandbox::Sandbox& sandbox, int step, const std::st
     lifecycle.set_op(std::string(model::NameOf(model::LifecycleOps(), static_cast<uint32_t>(step))));
     if (!detail.empty()) (void)model::AppendEscaped(detail, lifecycle.mutable_detail());
     if (step == model::LIFECYCLE_ATTESTED) {
-        for (const CoverageRow& row : coverage_) {
+        for (const CoverageRow& row : CoverageRows(sandbox.info->coverage)) {
             v1::CoverageCell& cell = *lifecycle.add_coverage();
             cell.set_operation(row.operation);
             cell.set_cell(row.cell);

@@ -152,7 +152,7 @@ StatusOr<const launch::SeccompProgram*> Agent::Seccomp(uint64_t grants, const ap
     return &it->second;
 }
 
-StatusOr<api::StartShim> Agent::MakeOrder(Run& run, const sandbox::Sandbox& sandbox,
+StatusOr<api::StartShim> Agent::MakeOrder(Run& run, sandbox::Sandbox& sandbox,
                                           const policy::CompiledPolicy& draft, const api::Run& request) {
     api::StartShim order;
     order.set_id(run.id);
@@ -176,7 +176,13 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, const sandbox::Sandbox& sand
     order.mutable_limits()->set_swap_bytes(options_.config.swap_max_mib << 20);
     order.mutable_limits()->set_pids(options_.config.pids_max);
     order.mutable_limits()->set_cpu_percent(options_.config.cpu_max_percent);
-    *order.mutable_landlock() = LandlockFor(run.policy, draft, sensor_.backend(), bpf_before_landlock_);
+    LandlockChoice landlock = LandlockFor(run.policy, draft, sensor_.backend(), bpf_before_landlock_);
+    run.landlock = HasFileDomain(landlock.domain);
+    if (!landlock.left_out.empty()) {
+        run.notes.push_back(landlock.left_out);
+        sandbox.conditions.push_back("Degraded/NoLandlock");
+    }
+    *order.mutable_landlock() = std::move(landlock.domain);
     SK_ASSIGN_OR_RETURN(const launch::SeccompProgram* seccomp, Seccomp(run.policy.grants, request));
     order.set_seccomp_profile(Bytes(seccomp->profile));
     order.set_seccomp_floor(Bytes(seccomp->floor));
@@ -249,6 +255,7 @@ Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     UsePolicy(sandbox.policy_index);
     auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
     info->policies = {{.id = compiled.id, .name = compiled.name, .hash = compiled.hash_hex}};
+    info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
     registry_.ReplaceInfo(sandbox, info);
     const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot(
         {.cgroup_fd = run.cgroup.get(), .root_pidfd = pidfd, .policy_index = sandbox.policy_index});
@@ -274,7 +281,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
     attestation.set_policy_hash(policy.hash);
     attestation.set_mode(sandbox.mode);
     attestation.set_attested_boot_ns(sandbox.times.attested_ns);
-    for (const CoverageRow& row : coverage_) {
+    for (const CoverageRow& row : CoverageRows(sandbox.info->coverage)) {
         attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));
     }
     for (const std::string& note : run.notes) attestation.add_notes(note);
@@ -296,6 +303,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
     stored.set_uid(sandbox.uid);
     stored.set_shim_pid(sandbox.shim_pid);
     stored.set_cgroup(sandbox.cgroup);
+    stored.set_landlock(run.landlock);
     for (const std::string& arg : sandbox.argv) stored.add_argv(arg);
     stored.set_created_boot_ns(sandbox.times.created_ns);
     stored.set_attested_boot_ns(sandbox.times.attested_ns);

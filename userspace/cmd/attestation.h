@@ -5,16 +5,20 @@
 #include <vector>
 
 #include "userspace/kernel/sensor.h"
+#include "userspace/model/sandbox.h"
 
 namespace stockade::cmd {
 
 struct CoverageRow {
     std::string operation;  // stable id
     std::string cell;       // prevented | killed after effect | seen | unseen
-    std::string reason;     // why it is not prevented
 };
 
-// Of a sandbox that the launcher built, under `backend`.
-std::vector<CoverageRow> AttestedCoverage(kernel::Backend backend);
+// Of a sandbox that the launcher built, under `backend`. `missing`: features that this kernel lacks.
+// `landlock`: a domain for files was made (HasFileDomain); without it that lock promises nothing.
+model::CoverageTable AttestedCoverage(kernel::Backend backend, model::FeatureSet missing, bool landlock);
+
+// In the order of the coverage table.
+std::vector<CoverageRow> CoverageRows(const model::CoverageTable& table);
 
 }  // namespace stockade::cmd

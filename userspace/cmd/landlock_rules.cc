@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "userspace/base/fd.h"
 #include "userspace/launch/landlock.h"
 
@@ -33,9 +34,9 @@ uint32_t Handled(const policy::ResolvedPolicy& policy, kernel::Backend backend, 
 
 }  // namespace
 
-api::Landlock LandlockFor(const policy::ResolvedPolicy& policy, const policy::CompiledPolicy& compiled,
-                          kernel::Backend backend, bool bpf_before_landlock) {
-    api::Landlock out;
+LandlockChoice LandlockFor(const policy::ResolvedPolicy& policy, const policy::CompiledPolicy& compiled,
+                           kernel::Backend backend, bool bpf_before_landlock) {
+    LandlockChoice out;
     const uint32_t handled = Handled(policy, backend, bpf_before_landlock);
     if (handled == 0) return out;
     std::vector<launch::LandlockPattern> patterns;
@@ -49,14 +50,24 @@ api::Landlock LandlockFor(const policy::ResolvedPolicy& policy, const policy::Co
         patterns.push_back({.rights = rights, .prefix = std::move(prefix), .exact = rule.is_exact});
     }
     const launch::LandlockPlan plan = launch::PlanLandlock(handled, patterns);
-    if (plan.paths.size() > launch::kMaxLandlockPaths) return out;
-    out.set_handled(plan.handled);
+    if (plan.paths.size() > launch::kMaxLandlockPaths) {
+        out.left_out = absl::StrCat("no Landlock: policy ", policy.name, " needs ", plan.paths.size(),
+                                    " paths, more than ", launch::kMaxLandlockPaths,
+                                    "; the attested coverage is without it");
+        return out;
+    }
+    out.domain.set_handled(plan.handled);
     for (const launch::LandlockPath& path : plan.paths) {
-        api::LandlockPath* row = out.add_paths();
+        api::LandlockPath* row = out.domain.add_paths();
         row->set_path(path.path);
         row->set_rights(path.rights);
     }
     return out;
+}
+
+bool HasFileDomain(const api::Landlock& domain) {
+    constexpr uint32_t kFiles = launch::kLandlockRead | launch::kLandlockWrite;
+    return (domain.handled() & kFiles) == kFiles;
 }
 
 bool BpfBeforeLandlock() {

@@ -48,6 +48,7 @@ class SensorImpl : public Sensor {
     ~SensorImpl() override;
 
     Backend backend() const override { return backend_; }
+    model::FeatureSet missing() const override { return missing_; }
     bool adopted() const override { return adopted_; }
     sk_hash_keys keys() const override { return keys_; }
 
@@ -73,6 +74,7 @@ class SensorImpl : public Sensor {
 
     // Destroyed in reverse: rings and slots before the programs whose maps they borrow.
     Backend backend_ = Backend::kSignal;
+    model::FeatureSet missing_;
     bool adopted_ = false;
     bool two_sets_ = false;  // published beside an earlier agent's
     sk_hash_keys keys_{};
@@ -89,6 +91,7 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     auto sensor = std::make_unique<SensorImpl>();
     SK_ASSIGN_OR_RETURN(ProbeReport report, Probe({}));
     SK_ASSIGN_OR_RETURN(sensor->backend_, Choose(report, options.backend));
+    sensor->missing_ = report.missing();
     SK_ASSIGN_OR_RETURN(sensor->pins_, Pins::Open(options.pin_dir));
     sensor->adopted_ = sensor->pins_.published();
     class Programs::Options load{.backend = sensor->backend_, .keys = {}, .reuse_maps_dir = ""};

@@ -20,6 +20,7 @@
 #include "bpf/wire/slot.h"
 #include "userspace/base/fd.h"
 #include "userspace/base/status.h"
+#include "userspace/model/coverage_features.h"
 
 namespace stockade::kernel {
 
@@ -49,6 +50,7 @@ class Sensor {
     virtual ~Sensor() = default;
 
     virtual Backend backend() const = 0;       // kSignal or kLsm
+    virtual model::FeatureSet missing() const = 0;  // of this kernel, as probed
     virtual bool adopted() const = 0;          // pins of an earlier agent were taken over
     virtual sk_hash_keys keys() const = 0;     // what policies must be compiled with
 

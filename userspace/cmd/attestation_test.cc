@@ -1,0 +1,81 @@
+#include "userspace/cmd/attestation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/cmd/landlock_rules.h"
+#include "userspace/policy/parse.h"
+#include "userspace/policy/resolve.h"
+
+namespace stockade::cmd {
+namespace {
+
+using model::Cell;
+using model::Feature;
+using testing::HasSubstr;
+
+model::FeatureSet Missing(Feature feature) {
+    model::FeatureSet missing;
+    missing.set(static_cast<size_t>(feature));
+    return missing;
+}
+
+LandlockChoice Choice(const std::string& spec) {
+    policy::ParseResult parsed =
+        policy::ParseFiles({{"t.yaml", absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\n"
+                                                    "metadata: {name: t}\nspec: ",
+                                                    spec, "\n")}});
+    std::vector<policy::Diagnostic> diagnostics = parsed.diagnostics;
+    policy::PolicyLibrary library;
+    library.Add(std::move(parsed.policies), diagnostics);
+    EXPECT_FALSE(policy::HasErrors(diagnostics)) << policy::ToString(diagnostics.front());
+    const policy::ResolvedPolicy resolved = *library.Resolve("t");
+    const auto compiled = policy::Compile(resolved, {.k1 = 1, .k2 = 3, .seed = 5});
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return LandlockFor(resolved, *compiled, kernel::Backend::kSignal, false);
+}
+
+TEST(Attestation, LandlockPreventsUnderSignalWhereADomainWasMade) {
+    EXPECT_EQ(AttestedCoverage(kernel::Backend::kSignal, {}, true).at("open_read"), Cell::kPrevented);
+    EXPECT_EQ(AttestedCoverage(kernel::Backend::kSignal, {}, true).at("unlink"), Cell::kPrevented);
+}
+
+TEST(Attestation, AKernelWithoutLandlockIsNotCreditedWithIt) {
+    const auto table = AttestedCoverage(kernel::Backend::kSignal, Missing(Feature::LANDLOCK), true);
+    EXPECT_EQ(table.at("open_read"), Cell::kKilledAfterEffect);
+    EXPECT_EQ(table.at("unlink"), Cell::kSeen);
+}
+
+TEST(Attestation, ASandboxWithoutADomainIsNotCreditedWithIt) {
+    const auto table = AttestedCoverage(kernel::Backend::kSignal, {}, false);
+    EXPECT_EQ(table.at("open_read"), Cell::kKilledAfterEffect);
+    // BPF prevents by itself.
+    EXPECT_EQ(AttestedCoverage(kernel::Backend::kLsm, {}, false).at("open_read"), Cell::kPrevented);
+}
+
+TEST(Attestation, RowsAreTheWholeTableInItsOrder) {
+    const std::vector<CoverageRow> rows = CoverageRows(AttestedCoverage(kernel::Backend::kLsm, {}, true));
+    ASSERT_EQ(rows.size(), model::Operations().size());
+    for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].operation, model::Operations()[i].id);
+}
+
+TEST(LandlockRules, APolicyOfFilesGetsADomain) {
+    const LandlockChoice choice = Choice("{files: {read: [/usr/**]}}");
+    EXPECT_TRUE(HasFileDomain(choice.domain));
+    EXPECT_EQ(choice.left_out, "");
+    EXPECT_FALSE(HasFileDomain(Choice("{network: {}}").domain));
+    EXPECT_FALSE(HasFileDomain(Choice("{mode: observe, files: {}}").domain));
+}
+
+TEST(LandlockRules, MorePathsThanTheLauncherOpensAreSaid) {
+    std::string paths;
+    for (int i = 0; i < 4200; ++i) absl::StrAppend(&paths, i == 0 ? "" : ", ", "/f", i);
+    const LandlockChoice choice = Choice(absl::StrCat("{files: {read: [", paths, "]}}"));
+    EXPECT_FALSE(HasFileDomain(choice.domain));
+    EXPECT_THAT(choice.left_out, HasSubstr("no Landlock: policy t needs 4"));
+    EXPECT_EQ(Choice("{network: {}}").left_out, "");
+}
+
+}  // namespace
+}  // namespace stockade::cmd
