@@ -1,6 +1,7 @@
 // The kernel side alone, without launcher or agent: a child in a cgroup of the test's own.
 #include "userspace/kernel/sensor.h"
 
+#include <bpf/bpf.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -17,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bpf/wire/exec.h"
+#include "bpf/wire/slot.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "userspace/kernel/pins.h"
@@ -215,6 +217,34 @@ TEST_F(TakeOverTest, OneThatFailsLeavesTheEarlierSetAndNoOther) {
     EXPECT_FALSE(sensor_->AttachNetwork(-1).ok());
     sensor_.reset();
     EXPECT_THAT(Sets(), ::testing::UnorderedElementsAreArray(first));
+}
+
+TEST_F(TakeOverTest, AFailedBindLeavesNoSlot) {
+    ASSERT_NO_FATAL_FAILURE(Make());
+    const std::string maps = absl::StrCat(dir_, "/abi", kPinAbi, "/maps/");
+    Fd cgroups(bpf_obj_get((maps + "cgroups").c_str()));
+    Fd slots(bpf_obj_get((maps + "slots").c_str()));
+    ASSERT_TRUE(cgroups.ok() && slots.ok());
+    uint32_t owner = 1;
+    uint64_t cgroup = ~uint64_t{0};
+    while (bpf_map_update_elem(cgroups.get(), &cgroup, &owner, BPF_ANY) == 0) cgroup--;
+
+    Child child("sk_failed_bind", [] { return 0; });
+    auto index = sensor_->PublishPolicy(CompileText(kPolicy, sensor_->keys()).cells);
+    ASSERT_TRUE(index.ok()) << index.status();
+    const Sensor::Binding binding{
+        .cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index};
+    EXPECT_FALSE(sensor_->BindSlot(binding).ok());
+    for (uint32_t i = 1; i < SK_MAX_SLOTS; i++) {
+        sk_slot slot{};
+        ASSERT_EQ(bpf_map_lookup_elem(slots.get(), &i, &slot), 0);
+        ASSERT_EQ(slot.state, uint32_t{SK_SLOT_FREE}) << i;
+    }
+    cgroup++;
+    ASSERT_EQ(bpf_map_delete_elem(cgroups.get(), &cgroup), 0);
+    auto ref = sensor_->BindSlot(binding);
+    ASSERT_TRUE(ref.ok()) << ref.status();
+    EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
 }
 
 // What a child that connects without pause has seen; in memory that it shares with the test.

@@ -133,14 +133,19 @@ StatusOr<SlotRef> Slots::Bind(const Sensor::Binding& binding) {
                                       "clear the slot's state"));
     SK_RETURN_IF_ERROR(
         NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("slots"), &number, &slot, BPF_ANY), "write the slot"));
-    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("cgroups"), &place.id, &number, BPF_ANY),
-                                      "bind the cgroup"));
     generations_[number] = generation;
     used_[number] = true;
     level_users_[place.level]++;
     live_++;
-    SK_RETURN_IF_ERROR(WriteConfig());
-    return SlotRef{number, generation};
+    const SlotRef ref{number, generation};
+    Status status = NegErrnoStatus(
+        bpf_map_update_elem(programs_->MapFd("cgroups"), &place.id, &number, BPF_ANY), "bind the cgroup");
+    if (status.ok()) status = WriteConfig();
+    if (status.ok()) return ref;
+    // A slot that is live and that nobody holds would be adopted as a sandbox by the next agent.
+    Status undone = Free(ref);
+    if (undone.ok()) return status;
+    return Status(status.code(), absl::StrCat(status.message(), "; and then: ", undone.message()));
 }
 
 Status Slots::Call(const SlotRef& ref, uint32_t op, uint32_t argument) {

@@ -87,7 +87,7 @@ void EventPath::OnRecord(std::span<const uint8_t> record) {
     memcpy(&head, record.data(), sizeof(head));  // long enough: it was decoded
     {
         std::lock_guard lock(mutex_);
-        sequencer_.Add(head.slot, head.generation & 0x7fffffff, std::move(event));
+        sequencer_.Add(head.slot, head.generation & SK_GENERATION_MASK, std::move(event));
     }
     Deliver();
 }
