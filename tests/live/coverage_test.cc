@@ -172,10 +172,10 @@ TEST_P(CoverageTest, IsWhatTheTableSays) {
     Result control = Run(true, control_effect);
     const Cell cell = Expected();
     if (GetParam().optional && !control_effect && !control.killed()) {
-        std::cout << "this kernel has no such route: " << control.output;
         Result refused = Run(false, effect);
         EXPECT_FALSE(effect) << refused.Describe();
-        return;
+        // Listed in tests/skips.list for the kernels that lack it: elsewhere the trigger is broken.
+        GTEST_SKIP() << "this kernel has no such route: " << control.output;
     }
     ExpectControl(control, cell, control_effect);
     Result refused = Run(false, effect);
