@@ -133,7 +133,7 @@ static __always_inline bool net_open(struct sk_case *c) {
 }
 
 /* 1 = let the call go on, 0 = EPERM: the results of a cgroup program. Where it cannot send a signal,
- * the caller is marked and dies at the end of this very call (`signal`), or by the agent's hand. */
+ * the caller is marked and dies at the end of this very call (`signal`) or at its next hook (`lsm`). */
 static __always_inline int net_settle(struct sk_case *c, struct sk_address *address, struct bpf_sock_addr *ctx,
                                       __u64 type_protocol) {
     case_settle(c);

@@ -85,12 +85,21 @@ static __always_inline void case_fill(struct sk_case *c, __u32 slot, __u32 gener
     case_policy(c);
 }
 
+static __always_inline bool case_doomed(const struct sk_case *c) {
+    __u32 slot = c->slot;
+    struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
+    return state && state->dooms && files_doomed(bpf_get_current_task_btf(), slot, c->generation);
+}
+
 /* The current task's case, with slot, policy and grants; NULL = in no sandbox. */
 static __always_inline struct sk_path_case *case_load(__u8 section, __u8 power) {
     struct sk_task *mine = task_current();
     if (!mine) return NULL;
     struct sk_path_case *c = &mine->scratch;
     case_fill(&c->base, mine->label.slot, mine->label.generation, section, power);
+    /* A cgroup program that may send no signal (before 6.18) has marked it: it dies here, or under
+     * `signal` at the end of its call. */
+    if (backend == SK_BACKEND_LSM && !cgroup_signal && case_doomed(&c->base)) c->base.code = SK_CODE_CONDEMNED;
     return c;
 }
 

@@ -130,4 +130,6 @@ struct {
 /* Fixed at load. The keys also stand in `config`, for the agent that adopts the maps. */
 extern const volatile struct sk_hash_keys keys;
 extern const volatile __u8 backend;     /* enum sk_backend: LSM or SIGNAL */
+/* SINCE 6.18 programs on cgroups may send signals; set at load by a probe. */
+extern const volatile __u8 cgroup_signal;
 extern const volatile __u8 program_set; /* low byte of this set's id */

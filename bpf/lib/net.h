@@ -59,9 +59,6 @@ static __always_inline void address6(struct sk_address *out, __u32 w0, __u32 w1,
  * their own, so the initial one's number is it. */
 static __always_inline __u64 net_uid(struct task_struct *task) { return BPF_CORE_READ(task, cred, euid.val); }
 
-/* SINCE 6.18 programs on cgroups may send signals; set at load by a probe. */
-extern const volatile __u8 cgroup_signal;
-
 static __always_inline void net_kill(const struct sk_case *c) {
     if (cgroup_signal) {
         count_err(SK_ERROR_SEND_SIGNAL, bpf_send_signal(9));
