@@ -64,6 +64,10 @@ std::optional<PortRange> ReadPorts(Reader& reader, const YamlNode& node, bool an
 }
 
 void ReadPortList(Reader& reader, const YamlNode& node, absl::string_view what, std::vector<PortEntry>& out) {
+    if (node.kind == YamlNode::Kind::kScalar) {
+        return reader.Error(
+            node, absl::StrCat(what, " must be a list; write [", Reader::Printable(node.value), "]"));
+    }
     reader.List(node, what, [&](const YamlNode& item) {
         std::optional<PortRange> range = ReadPorts(reader, item, true);
         if (!range) return;
@@ -134,7 +138,8 @@ void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vect
     bool has_ports = false;
     const auto ports = [&](const YamlNode& v) {
         has_ports = true;
-        if (v.items.empty())
+        const bool is_list = v.kind == YamlNode::Kind::kSequence;
+        if (v.kind == YamlNode::Kind::kNull || (is_list && v.items.empty()))
             return reader.Error(v, "ports must not be empty; leave it out to allow any port");
         reader.List(v, "ports", [&](const YamlNode& item) {
             if (std::optional<PortRange> range = ReadPorts(reader, item, false)) rule.ports.push_back(*range);
@@ -147,7 +152,10 @@ void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vect
     if (unix_allowed)
         fields.push_back(
             {"unix", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kUnix, rule, kinds); }});
+    const size_t before = reader.found();
     if (!reader.Map(node, "a network rule", fields)) return;
+    // Half a rule is none: it would be taken for a copy of another, or found wrong once more.
+    if (reader.found() != before) return;
     if (kinds != 1) {
         return reader.Error(node, kinds == 0 ? "a network rule needs one of cidr, name, unix"
                                              : "a network rule is one of cidr, name, unix; write two rules");

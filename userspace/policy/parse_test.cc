@@ -160,6 +160,26 @@ TEST(Parse, DepthSizeAndSyntaxAreAnswers) {
     EXPECT_THAT(Lines(ParseFiles({{"f", "a: &x [*x]\n"}}).diagnostics), HasSubstr("f:1:"));
 }
 
+TEST(Parse, AMistakeInARuleIsOneError) {
+    const std::string section = "  network:\n    allow:\n";
+    EXPECT_THAT(ErrorsOf(section + "      - {cidr: 10.0.0.0/8, ports: 80}\n"),
+                HasSubstr("ports must be a list"));
+    const std::string ports = ErrorsOf(section +
+                                       "      - {cidr: 10.0.0.0/8, ports: [0]}\n"
+                                       "      - {cidr: 10.0.0.0/8, ports: [99999]}\n");
+    EXPECT_THAT(ports, HasSubstr("not '99999'"));
+    EXPECT_THAT(ports, testing::Not(HasSubstr("the same rule")));
+    const std::string unix_socket = ErrorsOf(section + "      - {unix: /run/[a]}\n");
+    EXPECT_EQ(unix_socket.find("bad pattern"), unix_socket.rfind("bad pattern")) << unix_socket;
+    EXPECT_THAT(ErrorsOf("  network: {loopback: any}\n"),
+                HasSubstr("network.loopback must be a list; write [any]"));
+}
+
+TEST(Parse, WhatIsNotUtf8IsRefusedWithItsPlace) {
+    EXPECT_THAT(Lines(ParseFiles({{"f", "a: b\nc: \xff\n"}}).diagnostics),
+                HasSubstr("f:2:4: error: not UTF-8"));
+}
+
 TEST(Parse, ControlBytesOfADocumentDoNotReachTheTerminal) {
     const std::string errors = ErrorsOf("  mode: \"\\e[31mred\"\n");
     EXPECT_EQ(errors.find('\x1b'), std::string::npos);

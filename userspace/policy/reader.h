@@ -26,6 +26,8 @@ class Reader {
     Reader(std::string file, std::vector<Diagnostic>& diagnostics)
         : file_(std::move(file)), diagnostics_(diagnostics) {}
 
+    // Diagnostics so far.
+    size_t found() const { return diagnostics_.size(); }
     Position At(const YamlNode& node) const { return {file_, node.line, node.column}; }
     void Error(const YamlNode& node, std::string message) {
         diagnostics_.push_back({Severity::kError, At(node), std::move(message)});

@@ -6,9 +6,11 @@
 #include <yaml-cpp/parser.h>
 
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/model/utf8.h"
 
 namespace stockade::policy {
 namespace {
@@ -128,6 +130,18 @@ class TreeBuilder final : public YAML::EventHandler {
     bool stopped_ = false;
 };
 
+std::optional<Position> FindBadUtf8(const std::string& file, absl::string_view text) {
+    int line = 1, column = 1;
+    while (!text.empty()) {
+        const model::Utf8Char c = model::NextChar(text);
+        if (!c.valid) return Position{file, line, column};
+        column = c.code == '\n' ? 1 : column + 1;
+        line += c.code == '\n' ? 1 : 0;
+        text.remove_prefix(c.bytes);
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text,
@@ -135,6 +149,11 @@ std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text,
     if (text.size() > kMaxYamlBytes) {
         diagnostics.push_back(
             {Severity::kError, {file, 0, 0}, absl::StrCat("larger than ", kMaxYamlBytes, " bytes")});
+        return {};
+    }
+    if (std::optional<Position> bad = FindBadUtf8(file, text)) {
+        // yaml-cpp would put a replacement character in its place, and a pattern match something else.
+        diagnostics.push_back({Severity::kError, *std::move(bad), "not UTF-8"});
         return {};
     }
     TreeBuilder builder(file, diagnostics);

@@ -14,7 +14,7 @@
 namespace stockade::policy {
 
 // A policy of 1,000 long patterns has 100 KB.
-inline constexpr size_t kMaxYamlBytes = 1 << 20;
+inline constexpr size_t kMaxYamlBytes = 512 << 10;
 // The document of the schema is 6 deep.
 inline constexpr size_t kMaxYamlDepth = 32;
 // Nodes of a file, with those that aliases repeat: a bomb of nested aliases ends here.
