@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/fd.h"
+#include "userspace/cmd/client.h"
 #include "userspace/cmd/policy_run.h"
 
 namespace stockade {
@@ -24,19 +25,40 @@ struct Questions {
 struct Flags {
     PolicyArgs args;
     Questions questions;
+    std::vector<std::string> dirs;
     std::string output = "text";
 };
 
+// What `stockade run` would find. A configuration that only root may read is no reason to refuse.
+Status FindDirs(const cmd::ClientOptions& client, Flags& flags) {
+    for (const std::string& dir : flags.dirs) {
+        if (!dir.empty()) flags.args.dirs.push_back(dir);
+    }
+    if (!flags.dirs.empty()) return absl::OkStatus();
+    const StatusOr<cmd::Config> config =
+        cmd::LoadConfig(client.config_path, client.config_path != cmd::kDefaultConfigPath);
+    if (!config.ok() && !absl::IsPermissionDenied(config.status())) return config.status();
+    flags.args.dirs = (config.ok() ? *config : cmd::Config()).policy_dirs;
+    return absl::OkStatus();
+}
+
 int Finish(int status, const PolicyOutput& io) {
-    // Nobody is left to tell when these fail.
-    (void)WriteAll(STDERR_FILENO, io.err);
-    return WriteAll(STDOUT_FILENO, io.out).ok() ? status : cmd::kPolicyUsage;
+    (void)WriteAll(STDERR_FILENO, io.err);  // nobody is left to tell when this fails
+    const Status written = WriteAll(STDOUT_FILENO, io.out);
+    if (written.ok()) return status;
+    (void)cmd::Complain(Annotate(written, "standard output"));
+    return cmd::kPolicyUsage;
 }
 
 void AddCommonFlags(CLI::App& command, Flags& flags, bool root) {
     command.add_option("-o,--output", flags.output, "text or json")->check(CLI::IsMember({"text", "json"}));
     command.add_option("--with", flags.args.with, "a file with policies that `extends` names");
-    command.add_option("--dir", flags.args.dir, "directory of policies that `extends` names, or '' for none");
+    command
+        .add_option("--dir", flags.dirs,
+                    "directory of policies by name and for `extends`, in place of the configuration's "
+                    "policy_dirs (may be repeated; '' for none)")
+        ->expected(1)
+        ->take_all();
     if (root)
         command.add_option("--root", flags.args.root,
                            "directory whose symbolic links are followed, or '' for none");
@@ -61,8 +83,14 @@ void Collect(const Questions& questions, PolicyArgs& args) {
 
 using Run = int (*)(const PolicyArgs&, PolicyOutput&);
 
-void SetCallback(CLI::App& command, const std::shared_ptr<Flags>& flags, Run run, int& exit_code) {
-    command.callback([flags, run, &exit_code] {
+void SetCallback(CLI::App& command, const cmd::ClientOptions& client, const std::shared_ptr<Flags>& flags,
+                 Run run, int& exit_code) {
+    command.callback([flags, run, &client, &exit_code] {
+        if (const Status found = FindDirs(client, *flags); !found.ok()) {
+            (void)cmd::Complain(found);
+            exit_code = cmd::kPolicyUsage;
+            return;
+        }
         flags->args.json = flags->output == "json";
         Collect(flags->questions, flags->args);
         PolicyOutput io;
@@ -70,7 +98,8 @@ void SetCallback(CLI::App& command, const std::shared_ptr<Flags>& flags, Run run
     });
 }
 
-void AddExplain(CLI::App& policy, const std::shared_ptr<Flags>& flags, int& exit_code) {
+void AddExplain(CLI::App& policy, const cmd::ClientOptions& client, const std::shared_ptr<Flags>& flags,
+                int& exit_code) {
     CLI::App* explain = policy.add_subcommand("explain", "Which rule decides: exit 0 allowed, 1 refused");
     explain->add_option("--policy", flags->args.policy, "a file, or the name of a policy")->required();
     CLI::Option_group* asked = explain->add_option_group("questions");
@@ -90,12 +119,12 @@ void AddExplain(CLI::App& policy, const std::shared_ptr<Flags>& flags, int& exit
     asked->require_option(1, 0);
     explain->add_option("--as-uid", flags->questions.uid, "the uid that connects, as seen inside");
     AddCommonFlags(*explain, *flags, true);
-    SetCallback(*explain, flags, cmd::PolicyExplain, exit_code);
+    SetCallback(*explain, client, flags, cmd::PolicyExplain, exit_code);
 }
 
 }  // namespace
 
-void AddPolicyCommand(CLI::App& app, int& exit_code) {
+void AddPolicyCommand(CLI::App& app, const cmd::ClientOptions& client, int& exit_code) {
     auto flags = std::make_shared<Flags>();  // lives as long as the callbacks
     CLI::App* policy =
         app.add_subcommand("policy", "Check, explain, test and compare policies; needs no root");
@@ -105,20 +134,20 @@ void AddPolicyCommand(CLI::App& app, int& exit_code) {
     check->add_option("FILE", flags->args.files)->required();
     check->add_flag("--strict", flags->args.strict, "exit 1 for warnings, too");
     AddCommonFlags(*check, *flags, false);
-    SetCallback(*check, flags, cmd::PolicyCheck, exit_code);
+    SetCallback(*check, client, flags, cmd::PolicyCheck, exit_code);
 
-    AddExplain(*policy, flags, exit_code);
+    AddExplain(*policy, client, flags, exit_code);
 
     CLI::App* test =
         policy->add_subcommand("test", "Run the cases under `tests:` and of SandboxPolicyTest documents");
     test->add_option("FILE", flags->args.files)->required();
     AddCommonFlags(*test, *flags, true);
-    SetCallback(*test, flags, cmd::PolicyTestCases, exit_code);
+    SetCallback(*test, client, flags, cmd::PolicyTestCases, exit_code);
 
     CLI::App* diff = policy->add_subcommand("diff", "What becomes allowed and what refused from A to B");
     diff->add_option("POLICY", flags->args.files, "two files or names")->required()->expected(2);
     AddCommonFlags(*diff, *flags, false);
-    SetCallback(*diff, flags, cmd::PolicyDiff, exit_code);
+    SetCallback(*diff, client, flags, cmd::PolicyDiff, exit_code);
 }
 
 }  // namespace stockade

@@ -33,12 +33,15 @@ std::vector<policy::SourceFile> ReadSources(const std::vector<std::string>& file
                                             std::vector<policy::Diagnostic>& diagnostics) {
     std::vector<policy::SourceFile> sources;
     for (const std::string& file : files) {
-        StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes + 1);
+        StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes);
         if (text.ok()) {
             sources.push_back({file, *std::move(text)});
         } else {
-            diagnostics.push_back(
-                {policy::Severity::kError, {file, 0, 0}, std::string(text.status().message())});
+            const bool large = absl::IsResourceExhausted(text.status());
+            diagnostics.push_back({policy::Severity::kError,
+                                   {file, 0, 0},
+                                   large ? absl::StrCat("larger than ", policy::kMaxYamlBytes, " bytes")
+                                         : std::string(text.status().message())});
         }
     }
     return sources;
@@ -47,7 +50,7 @@ std::vector<policy::SourceFile> ReadSources(const std::vector<std::string>& file
 }  // namespace
 
 LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::vector<std::string>& with,
-                            const std::string& dir) {
+                            const std::vector<std::string>& dirs) {
     LoadedPolicies out;
     policy::ParseResult parsed = policy::ParseFiles(ReadSources(files, out.diagnostics));
     out.policies = parsed.policies;
@@ -56,21 +59,37 @@ LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::ve
     std::set<std::string> names;
     for (const policy::SandboxPolicy& policy : out.policies) names.insert(policy.name);
 
-    std::vector<std::string> others = with;
-    for (std::string& file : YamlFiles(dir)) others.push_back(std::move(file));
-    // The file under test may lie in the directory itself.
-    std::erase_if(others, [&](const std::string& other) {
+    const auto is_own = [&](const std::string& other) {
         std::error_code ignored;
         return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
             return std::filesystem::equivalent(file, other, ignored);
         });
-    });
+    };
+    std::vector<std::string> others = with;
+    std::set<std::string> installed;
+    for (const std::string& dir : dirs) {
+        for (std::string& file : YamlFiles(dir)) {
+            installed.insert(file);
+            others.push_back(std::move(file));
+        }
+    }
+    // The file under test may lie in the directory itself.
+    std::erase_if(others, is_own);
     std::vector<policy::Diagnostic> diagnostics;
     policy::ParseResult bases = policy::ParseFiles(ReadSources(others, diagnostics));
     diagnostics.insert(diagnostics.end(), bases.diagnostics.begin(), bases.diagnostics.end());
+    std::set<std::string> broken;
     for (policy::Diagnostic& diagnostic : diagnostics) {
-        if (diagnostic.severity == policy::Severity::kError) out.diagnostics.push_back(std::move(diagnostic));
+        if (diagnostic.severity != policy::Severity::kError) continue;
+        if (installed.count(diagnostic.at.file) != 0) {
+            broken.insert(diagnostic.at.file);
+            diagnostic.severity = policy::Severity::kWarning;
+            diagnostic.message = absl::StrCat("not used: ", diagnostic.message);
+        }
+        out.diagnostics.push_back(std::move(diagnostic));
     }
+    std::erase_if(bases.policies,
+                  [&](const policy::SandboxPolicy& policy) { return broken.count(policy.at.file) != 0; });
     // A draft of an installed policy stands in for it.
     std::erase_if(bases.policies,
                   [&](const policy::SandboxPolicy& policy) { return names.count(policy.name) != 0; });

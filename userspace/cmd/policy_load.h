@@ -17,9 +17,11 @@ struct LoadedPolicies {
     std::vector<policy::Diagnostic> diagnostics;
 };
 
-// `with` and the *.yaml of `dir` (which may be absent) are only there to be extended: their
-// warnings are dropped, their errors kept. A file that cannot be read is a diagnostic.
+// `with` and the *.yaml of `dirs` (which may be absent) are only there to be extended: their
+// warnings are dropped. An error of a file of `with` is kept; one of a directory's file becomes a
+// warning, and its policies are left out: a policy that does not need them is none the worse. A file
+// that cannot be read is a diagnostic.
 LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::vector<std::string>& with,
-                            const std::string& dir);
+                            const std::vector<std::string>& dirs);
 
 }  // namespace stockade::cmd

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/fd.h"
 #include "userspace/cmd/json.h"
@@ -10,6 +11,7 @@
 #include "userspace/policy/diff.h"
 #include "userspace/policy/judge.h"
 #include "userspace/policy/lint.h"
+#include "userspace/policy/parse.h"
 
 namespace stockade::cmd {
 namespace {
@@ -31,11 +33,15 @@ void Print(const std::vector<Diagnostic>& diagnostics, std::string& to) {
     for (const Diagnostic& diagnostic : diagnostics) absl::StrAppend(&to, policy::ToString(diagnostic), "\n");
 }
 
-// True, and errors on standard error, when the documents cannot be used.
+// True when the documents cannot be used. Errors, and installed files that were left out, on
+// standard error; the question's own warnings are `check`'s business.
 bool Unusable(const LoadedPolicies& loaded, PolicyOutput& io) {
-    if (!policy::HasErrors(loaded.diagnostics)) return false;
-    Print(loaded.diagnostics, io.err);
-    return true;
+    const bool errors = policy::HasErrors(loaded.diagnostics);
+    for (const Diagnostic& diagnostic : loaded.diagnostics) {
+        if (!errors && !absl::StartsWith(diagnostic.message, "not used: ")) continue;
+        absl::StrAppend(&io.err, policy::ToString(diagnostic), "\n");
+    }
+    return errors;
 }
 
 StatusOr<Fd> OpenRoot(const std::string& root) {
@@ -50,7 +56,7 @@ std::optional<policy::ResolvedPolicy> ResolveOne(const std::string& what, const 
                                                  PolicyOutput& io) {
     const bool is_file = IsFile(what);
     LoadedPolicies loaded = LoadPolicies(
-        is_file ? std::vector<std::string>{what} : std::vector<std::string>{}, args.with, args.dir);
+        is_file ? std::vector<std::string>{what} : std::vector<std::string>{}, args.with, args.dirs);
     if (Unusable(loaded, io)) return std::nullopt;
     if (is_file && loaded.policies.size() != 1) {
         absl::StrAppend(&io.err, what, ": ", loaded.policies.size(),
@@ -175,10 +181,23 @@ int RunCases(const std::string& name, const std::vector<policy::TestCase>& cases
     return failed == 0 ? kPolicyOk : kPolicyFindings;
 }
 
+// "refused" for what is no address would be an answer to another question.
+Status CheckQuestion(const policy::TestCase& question) {
+    if (question.kind == policy::CaseKind::kConnect || question.kind == policy::CaseKind::kBind)
+        return Annotate(policy::ParseAddressPort(question.object).status(),
+                        absl::StrCat("--", policy::CaseName(question.kind)));
+    if (question.kind == policy::CaseKind::kUnix && question.object.substr(0, 1) != "/" &&
+        question.object.substr(0, 1) != "@") {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--unix: '", question.object, "' is neither an absolute path nor '@' and an abstract name"));
+    }
+    return absl::OkStatus();
+}
+
 }  // namespace
 
 int PolicyCheck(const PolicyArgs& args, PolicyOutput& io) {
-    LoadedPolicies loaded = LoadPolicies(args.files, args.with, args.dir);
+    LoadedPolicies loaded = LoadPolicies(args.files, args.with, args.dirs);
     std::vector<Diagnostic> found = loaded.diagnostics;
     CheckResolved(loaded, found);
     int errors = 0, warnings = 0;
@@ -203,6 +222,12 @@ int PolicyCheck(const PolicyArgs& args, PolicyOutput& io) {
 }
 
 int PolicyExplain(const PolicyArgs& args, PolicyOutput& io) {
+    for (const policy::TestCase& question : args.questions) {
+        const Status askable = CheckQuestion(question);
+        if (askable.ok()) continue;
+        absl::StrAppend(&io.err, askable.message(), "\n");
+        return kPolicyUsage;
+    }
     std::optional<policy::ResolvedPolicy> resolved = ResolveOne(args.policy, args, io);
     if (!resolved) return kPolicyUsage;
     StatusOr<Fd> root = OpenRoot(args.root);
@@ -229,7 +254,7 @@ int PolicyExplain(const PolicyArgs& args, PolicyOutput& io) {
 }
 
 int PolicyTestCases(const PolicyArgs& args, PolicyOutput& io) {
-    LoadedPolicies loaded = LoadPolicies(args.files, args.with, args.dir);
+    LoadedPolicies loaded = LoadPolicies(args.files, args.with, args.dirs);
     if (Unusable(loaded, io)) return kPolicyUsage;
     StatusOr<Fd> root = OpenRoot(args.root);
     if (!root.ok()) {
@@ -265,9 +290,10 @@ int PolicyDiff(const PolicyArgs& args, PolicyOutput& io) {
         return kPolicyUsage;
     }
     std::vector<std::string> json;
+    static constexpr const char* kBecomes[] = {"allowed", "refused", "changed"};
     for (const policy::Change& c : *changes) {
         json.push_back(JsonObject()
-                           .Add("becomes", c.becomes_allowed ? "allowed" : "refused")
+                           .Add("becomes", kBecomes[c.kind])
                            .Add("what", c.what)
                            .Add("object", c.object)
                            .Add("rule", c.rule)
@@ -276,7 +302,8 @@ int PolicyDiff(const PolicyArgs& args, PolicyOutput& io) {
                            .Add("column", c.at.column)
                            .Done());
         if (args.json) continue;
-        absl::StrAppend(&io.out, c.becomes_allowed ? "+ allowed  " : "- refused  ", c.what, " ", c.object);
+        static constexpr const char* kMarks[] = {"+ allowed  ", "- refused  ", "~ changed  "};
+        absl::StrAppend(&io.out, kMarks[c.kind], c.what, " ", c.object);
         if (!c.rule.empty()) absl::StrAppend(&io.out, "  by '", c.rule, "' (", policy::ToString(c.at), ")");
         io.out += "\n";
     }

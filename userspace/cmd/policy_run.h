@@ -20,7 +20,7 @@ struct PolicyArgs {
     std::vector<std::string> files;  // check, test; diff: exactly two
     std::string policy;              // explain: a file or a name
     std::vector<std::string> with;   // files that `extends` may name
-    std::string dir = "/etc/stockade/policies.d";
+    std::vector<std::string> dirs;   // whose policies `extends` may name: those of the agent
     std::string root = "/";  // whose symbolic links are followed; empty = none are
     bool json = false;
     bool strict = false;                      // check: warnings are findings

@@ -29,7 +29,6 @@ class PolicyRunTest : public testing::Test {
         std::string name = (std::filesystem::temp_directory_path() / "sk-policy-XXXXXX").string();
         ASSERT_NE(mkdtemp(name.data()), nullptr);
         dir_ = name;
-        args_.dir = "";
         args_.root = "";
     }
     void TearDown() override { std::filesystem::remove_all(dir_); }
@@ -100,6 +99,26 @@ TEST_F(PolicyRunTest, ExplainByFileAndByName) {
     EXPECT_THAT(io_.err, HasSubstr("did you mean 'networkless'?"));
 }
 
+TEST_F(PolicyRunTest, WhatIsNoQuestionIsNotAnswered) {
+    args_.policy = "networkless";
+    args_.questions.resize(1);
+    const std::pair<policy::CaseKind, const char*> cases[] = {{policy::CaseKind::kConnect, "1.2.3.4"},
+                                                              {policy::CaseKind::kConnect, "foo:80"},
+                                                              {policy::CaseKind::kBind, "127.0.0.1:99999"},
+                                                              {policy::CaseKind::kUnix, "socket"}};
+    for (const auto& [kind, object] : cases) {
+        args_.questions[0].kind = kind;
+        args_.questions[0].object = object;
+        io_ = {};
+        EXPECT_EQ(PolicyExplain(args_, io_), kPolicyUsage) << object;
+        EXPECT_THAT(io_.err, HasSubstr(object));
+        EXPECT_EQ(io_.out, "");
+    }
+    args_.questions[0].kind = policy::CaseKind::kBind;
+    args_.questions[0].object = "0.0.0.0:0";
+    EXPECT_EQ(PolicyExplain(args_, io_), kPolicyOk) << "the kernel allows it under every policy";
+}
+
 TEST_F(PolicyRunTest, ExplainExtendsAFileGivenWithIt) {
     args_.with = {Write("base.yaml", "ours", "{exec: {allow: [/a]}}")};
     args_.policy = Write("a.yaml", "a", "{extends: [ours]}");
@@ -121,12 +140,51 @@ TEST_F(PolicyRunTest, ATestThatFailsIsAFindingWithItsLine) {
     EXPECT_EQ(PolicyTestCases(args_, io_), kPolicyUsage) << "nothing tested is no success";
 }
 
+TEST_F(PolicyRunTest, ABrokenFileOfADirectoryIsAWarningForTheOthers) {
+    std::filesystem::create_directories(dir_ / "d");
+    std::filesystem::create_directories(dir_ / "e");
+    const std::string broken = Write("d/broken.yaml", "broken", "{mode: x, exec: {allow: [/a]}}");
+    (void)Write("e/ours.yaml", "ours", "{exec: {allow: [/a]}, files: {}, network: {}}");
+    args_.dirs = {(dir_ / "d").string(), (dir_ / "e").string(), (dir_ / "absent").string()};
+    args_.questions.resize(1);
+    args_.questions[0].kind = policy::CaseKind::kExec;
+    args_.questions[0].object = "/a";
+    args_.policy = "ours";
+    EXPECT_EQ(PolicyExplain(args_, io_), kPolicyOk) << io_.err;
+    EXPECT_THAT(io_.err, HasSubstr("broken.yaml:4:14: warning: not used: unknown mode 'x'"));
+    args_.policy = "broken";
+    EXPECT_EQ(PolicyExplain(args_, io_), kPolicyUsage) << "half a policy is none";
+    args_.files = {broken};
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyFindings);
+}
+
 TEST_F(PolicyRunTest, DiffOfFileAndName) {
     args_.files = {"deny-all", Write("a.yaml", "a", "{extends: [deny-all], exec: {allow: [/a]}}")};
     EXPECT_EQ(PolicyDiff(args_, io_), kPolicyFindings);
     EXPECT_THAT(io_.out, HasSubstr("+ allowed  exec /a  by '/a'"));
     args_.files = {"deny-all", "deny-all"};
     EXPECT_EQ(PolicyDiff(args_, io_), kPolicyOk);
+}
+
+TEST_F(PolicyRunTest, DiffSeesHowRefusalsAreDealtWith) {
+    const std::string spec = "exec: {allow: [/a]}, files: {}, network: {}";
+    const std::string before = Write("a.yaml", "a", "{" + spec + "}");
+    const std::pair<const char*, const char*> changes[] = {
+        {"mode: observe", "~ changed  mode enforce -> observe"},
+        {"violation: kill-process", "~ changed  exec.violation deny -> kill-process"},
+        {"violation: kill-sandbox", "~ changed  violation deny -> kill-sandbox"},
+        {"entered: observe", "~ changed  entered deny -> observe"}};
+    for (const auto& [line, shown] : changes) {
+        io_ = {};
+        args_.files = {before, Write("b.yaml", "b", "{" + spec + ", " + line + "}")};
+        EXPECT_EQ(PolicyDiff(args_, io_), kPolicyFindings) << line;
+        EXPECT_THAT(io_.out, HasSubstr(shown));
+    }
+    io_ = {};
+    args_.files = {before, Write("b.yaml", "b",
+                                 "{exec: {allow: [/a], violation: kill-sandbox}, files: {}, network: {}}")};
+    EXPECT_EQ(PolicyDiff(args_, io_), kPolicyFindings);
+    EXPECT_EQ(io_.out, "~ changed  exec.violation deny -> kill-sandbox\n");
 }
 
 }  // namespace

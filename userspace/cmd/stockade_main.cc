@@ -47,7 +47,7 @@ int Main(int argc, char** argv) {
     app.add_option("--socket", client.socket, "The agent's socket");
     AddRunCommand(app, client, exit_code);
     AddQueryCommands(app, client, exit_code);
-    AddPolicyCommand(app, exit_code);
+    AddPolicyCommand(app, client, exit_code);
     AddDoctorCommand(app, client, exit_code);
     AddCompletionCommand(app, exit_code);
     try {

@@ -87,8 +87,8 @@ class PathDiff {
             const PathRule* rule = Deciding(after ? 1 : 0, finals, op.op);
             // One line for each rule: a rule shows up in many states.
             if (!seen_.emplace(op.name, after, rule).second) continue;
-            out_.push_back({after, op.name, witness, rule == nullptr ? "" : rule->pattern,
-                            rule == nullptr ? Position{} : rule->at});
+            out_.push_back({after ? Change::kAllowed : Change::kRefused, op.name, witness,
+                            rule == nullptr ? "" : rule->pattern, rule == nullptr ? Position{} : rule->at});
         }
     }
 
@@ -141,6 +141,39 @@ Facts FactsOf(const ResolvedPolicy& policy) {
     return facts;
 }
 
+absl::string_view EnteredName(sk_verdict entered) {
+    return entered == SK_VERDICT_ALLOW ? "enforce" : entered == SK_VERDICT_OBSERVE ? "observe" : "deny";
+}
+
+absl::string_view ViolationName(sk_verdict violation) {
+    return violation == SK_VERDICT_KILL_SANDBOX   ? "kill-sandbox"
+           : violation == SK_VERDICT_KILL_PROCESS ? "kill-process"
+                                                  : "deny";
+}
+
+// A section that neither has refuses nothing, so what would follow a refusal is no difference.
+void DiffSettings(const ResolvedPolicy& from, const ResolvedPolicy& to, std::vector<Change>& out) {
+    const auto add = [&](std::string what, absl::string_view before, absl::string_view after) {
+        if (before == after) return;
+        out.push_back({Change::kSetting, std::move(what), absl::StrCat(before, " -> ", after), "", to.at});
+    };
+    const auto mode = [](const ResolvedPolicy& p) {
+        return p.mode == SK_MODE_OBSERVE ? "observe" : "enforce";
+    };
+    add("mode", mode(from), mode(to));
+    add("entered", EnteredName(from.entered), EnteredName(to.entered));
+    const std::pair<sk_section, const char*> kSections[] = {
+        {SK_SECTION_EXEC, "exec"}, {SK_SECTION_FILES, "files"}, {SK_SECTION_NETWORK, "network"}};
+    for (const auto& [section, name] : kSections) {
+        if (!from.present[section] || !to.present[section]) continue;
+        add(absl::StrCat(name, ".violation"), ViolationName(from.violation[section]),
+            ViolationName(to.violation[section]));
+    }
+    // Of what needs a grant, and of tasks that enter: only the whole policy's own word sets it.
+    add("violation", ViolationName(from.violation[SK_SECTION_ESCAPE]),
+        ViolationName(to.violation[SK_SECTION_ESCAPE]));
+}
+
 }  // namespace
 
 StatusOr<std::vector<Change>> Diff(const ResolvedPolicy& from, const ResolvedPolicy& to) {
@@ -148,11 +181,12 @@ StatusOr<std::vector<Change>> Diff(const ResolvedPolicy& from, const ResolvedPol
     SK_RETURN_IF_ERROR(PathDiff(from, to, out).Run());
     const Facts before = FactsOf(from), after = FactsOf(to);
     for (const auto& [fact, at] : after) {
-        if (before.count(fact) == 0) out.push_back({true, fact.first, fact.second, "", at});
+        if (before.count(fact) == 0) out.push_back({Change::kAllowed, fact.first, fact.second, "", at});
     }
     for (const auto& [fact, at] : before) {
-        if (after.count(fact) == 0) out.push_back({false, fact.first, fact.second, "", at});
+        if (after.count(fact) == 0) out.push_back({Change::kRefused, fact.first, fact.second, "", at});
     }
+    DiffSettings(from, to, out);
     return out;
 }
 

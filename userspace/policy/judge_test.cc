@@ -93,8 +93,11 @@ std::string DiffOf(const std::string& from, const std::string& to) {
     StatusOr<std::vector<Change>> changes = Diff(Parsed(from).resolved, Parsed(to).resolved);
     EXPECT_TRUE(changes.ok()) << changes.status();
     return absl::StrJoin(*changes, "; ", [](std::string* out, const Change& c) {
-        absl::StrAppend(out, c.becomes_allowed ? "+" : "-", c.what, " ", c.object,
-                        c.rule.empty() ? "" : absl::StrCat(" by ", c.rule));
+        absl::StrAppend(out,
+                        c.kind == Change::kAllowed   ? "+"
+                        : c.kind == Change::kRefused ? "-"
+                                                     : "~",
+                        c.what, " ", c.object, c.rule.empty() ? "" : absl::StrCat(" by ", c.rule));
     });
 }
 
