@@ -1,7 +1,11 @@
 // stockade: the command line.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "userspace/cmd/agent_version.h"
 #include "userspace/cmd/client.h"
+#include "userspace/cmd/command_words.h"
 #include "userspace/cmd/completion.h"
 #include "userspace/cmd/doctor_command.h"
 #include "userspace/cmd/policy_command.h"
@@ -50,14 +54,16 @@ int Main(int argc, char** argv) {
     AddPolicyCommand(app, client, exit_code);
     AddDoctorCommand(app, client, exit_code);
     AddCompletionCommand(app, exit_code);
+    app.set_version_flag("--version,-V", absl::StrCat("stockade ", kVersion));
+    std::vector<std::string> args = WithoutHelpWord({argv + 1, argv + argc});
+    if (const Status known = CheckCommandWords(app, args); !known.ok()) return Complain(known);
+    std::reverse(args.begin(), args.end());  // CLI11 takes them from the end
     try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp& help) {
-        return app.exit(help);
-    } catch (const CLI::CallForAllHelp& help) {
+        app.parse(std::move(args));
+    } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
-        return Complain(absl::InvalidArgumentError(std::string(error.what()) + ": see stockade --help"));
+        return Complain(absl::InvalidArgumentError(ParseComplaint(app, error)));
     }
     return exit_code;
 }

@@ -1,0 +1,28 @@
+// Words of a command line that are no command and no flag: what they may have been meant to be.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "userspace/base/status.h"
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace stockade::cmd {
+
+// "help run" becomes "run --help". `args` are without the program's name.
+std::vector<std::string> WithoutHelpWord(std::vector<std::string> args);
+
+// kInvalidArgument when a command is named that `app` does not have, at either level.
+Status CheckCommandWords(const CLI::App& app, const std::vector<std::string>& args);
+
+// What was wrong, with the command that it was wrong for, the nearest flag and the help to read.
+std::string ParseComplaint(const CLI::App& app, const CLI::ParseError& error);
+
+// "unknown flag --polcy; did you mean '--policy'?"
+std::string UnknownFlag(const CLI::App& app, const std::string& word);
+
+}  // namespace stockade::cmd
