@@ -4,11 +4,15 @@
 #include <google/protobuf/util/json_util.h>
 #include <seccomp.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "userspace/base/errno.h"
+#include "userspace/launch/json_syntax.h"
 #include "userspace/launch/seccomp.h"
 #include "userspace/launch/seccomp_context.h"
 
@@ -22,6 +26,39 @@ constexpr int kMaxRules = 4096;  // names times conditions; Docker's profile has
 
 Status Bad(absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("seccomp profile: ", what));
+}
+
+// A key that nobody reads would be a rule that nobody applies.
+Status CheckKeys(const Struct& object, absl::string_view what, const std::vector<std::string>& known) {
+    for (const auto& [key, value] : object.fields()) {
+        if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+        return Bad(absl::StrCat("unknown key \"", key.substr(0, 64), "\" in ", what, "; known are ",
+                                absl::StrJoin(known, ", ")));
+    }
+    return absl::OkStatus();
+}
+
+// Newer than Debian 12's libseccomp knows by name; one number on all architectures.
+constexpr std::pair<const char*, int> kNewerCalls[] = {
+    {"cachestat", 451},         {"fchmodat2", 452},         {"map_shadow_stack", 453}, {"futex_wake", 454},
+    {"futex_wait", 455},        {"futex_requeue", 456},     {"statmount", 457},        {"listmount", 458},
+    {"lsm_get_self_attr", 459}, {"lsm_set_self_attr", 460}, {"lsm_list_modules", 461}, {"mseal", 462},
+    {"setxattrat", 463},        {"getxattrat", 464},        {"listxattrat", 465},      {"removexattrat", 466},
+    {"open_tree_attr", 467},    {"file_getattr", 468},      {"file_setattr", 469},     {"listns", 470}};
+// Of other architectures, which libseccomp does not know by name either.
+constexpr const char* kForeignCalls[] = {"riscv_hwprobe", "riscv_flush_icache", "uretprobe", "uprobe"};
+
+// Negative for a call of another architecture; nullopt for a name that no kernel has.
+std::optional<int> CallNumber(const std::string& name) {
+    const int number = seccomp_syscall_resolve_name(name.c_str());
+    if (number != __NR_SCMP_ERROR) return number;
+    for (const auto& [newer, its_number] : kNewerCalls) {
+        if (name == newer) return its_number;
+    }
+    for (const char* foreign : kForeignCalls) {
+        if (name == foreign) return -1;
+    }
+    return std::nullopt;
 }
 
 const Value* Find(const Struct& object, const char* key) {
@@ -80,6 +117,7 @@ StatusOr<std::vector<scmp_arg_cmp>> Args(const Struct& rule) {
     for (const Value& item : list->list_value().values()) {
         if (!item.has_struct_value()) return Bad("args holds no object");
         const Struct& row = item.struct_value();
+        SK_RETURN_IF_ERROR(CheckKeys(row, "args", {"index", "value", "valueTwo", "op"}));
         SK_ASSIGN_OR_RETURN(uint64_t index, Number(row, "index", 6));
         SK_ASSIGN_OR_RETURN(uint64_t value, Number(row, "value", 0));
         SK_ASSIGN_OR_RETURN(uint64_t second, Number(row, "valueTwo", 0));
@@ -115,16 +153,21 @@ bool Applies(const Struct& rule) {
 }
 
 Status AddRule(const SeccompContext& context, const Struct& rule, uint32_t default_action, int* count) {
+    SK_RETURN_IF_ERROR(CheckKeys(
+        rule, "a rule", {"names", "action", "errnoRet", "errno", "args", "comment", "includes", "excludes"}));
     SK_ASSIGN_OR_RETURN(uint32_t action, Action(rule, "action", "errnoRet"));
     SK_ASSIGN_OR_RETURN(std::vector<scmp_arg_cmp> args, Args(rule));
     const Value* names = Find(rule, "names");
     if (names == nullptr || !names->has_list_value()) return Bad("a rule has no names");
-    if (!Applies(rule) || action == default_action) return absl::OkStatus();
+    const bool adds = Applies(rule) && action != default_action;
     for (const Value& name : names->list_value().values()) {
+        const std::optional<int> number = CallNumber(name.string_value());
+        if (!number) {
+            return Bad(absl::StrCat("unknown system call \"", name.string_value().substr(0, 64), "\""));
+        }
+        if (!adds || *number < 0) continue;
         if (++*count > kMaxRules) return Bad("over 4,096 rules");
-        int number = seccomp_syscall_resolve_name(name.string_value().c_str());
-        if (number == __NR_SCMP_ERROR || number < 0) continue;  // of another kernel or architecture
-        int rc = seccomp_rule_add_array(context.get(), action, number, static_cast<unsigned>(args.size()),
+        int rc = seccomp_rule_add_array(context.get(), action, *number, static_cast<unsigned>(args.size()),
                                         args.data());
         // libseccomp refuses the same rule twice; the first one stands.
         if (rc != 0 && rc != -EEXIST) {
@@ -139,9 +182,11 @@ Status AddRule(const SeccompContext& context, const Struct& rule, uint32_t defau
 
 StatusOr<std::vector<sock_filter>> OciProfile(const std::string& json) {
     if (json.size() > kMaxOciProfileBytes) return Bad("over 1 MiB");
+    if (Status syntax = CheckJsonSyntax(json); !syntax.ok()) return Bad(syntax.message());
     Struct document;
     auto parsed = google::protobuf::util::JsonStringToMessage(json, &document);
-    if (!parsed.ok()) return Bad(std::string(parsed.message()));
+    // It quotes the place over several lines; the first one says what is wrong.
+    if (!parsed.ok()) return Bad(std::string(parsed.message()).substr(0, parsed.message().find('\n')));
     const Struct* profile = &document;
     // A whole runtime configuration is taken as well.
     if (const Value* nested = Find(document, "linux")) {
@@ -149,6 +194,9 @@ StatusOr<std::vector<sock_filter>> OciProfile(const std::string& json) {
         if (inner == nullptr) return Bad("linux.seccomp is missing");
         profile = &inner->struct_value();
     }
+    SK_RETURN_IF_ERROR(CheckKeys(*profile, "the profile",
+                                 {"defaultAction", "defaultErrnoRet", "defaultErrno", "architectures",
+                                  "archMap", "flags", "listenerPath", "listenerMetadata", "syscalls"}));
     SK_ASSIGN_OR_RETURN(uint32_t action, Action(*profile, "defaultAction", "defaultErrnoRet"));
     SK_ASSIGN_OR_RETURN(SeccompContext context, SeccompContext::Create(action));
     int count = 0;

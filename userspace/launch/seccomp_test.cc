@@ -196,12 +196,13 @@ TEST(SeccompDefault, AllowsWhatProgramsNeedAndNothingElse) {
 TEST(SeccompOci, ReadsTheFormatOfTheSpecification) {
     auto profile = OciProfile(R"({"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1,
         "architectures": ["SCMP_ARCH_X86_64"], "syscalls": [
-        {"names": ["read", "no_such_call"], "action": "SCMP_ACT_ALLOW"},
+        {"names": ["read", "fchmodat2", "s390_pci_mmio_read"], "action": "SCMP_ACT_ALLOW"},
         {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 8, "op": "SCMP_CMP_EQ"}]},
         {"names": ["bpf"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_BPF"]}},
         {"names": ["ptrace"], "action": "SCMP_ACT_KILL_PROCESS"}]})");
     ASSERT_TRUE(profile.ok()) << profile.status();
     EXPECT_EQ(Evaluate(*profile, SYS_read, {}), kAllow);
+    EXPECT_EQ(Evaluate(*profile, 452, {}), kAllow);
     EXPECT_EQ(Evaluate(*profile, SYS_write, {}), Errno(EPERM));
     EXPECT_EQ(Evaluate(*profile, SYS_personality, {8}), kAllow);
     EXPECT_EQ(Evaluate(*profile, SYS_personality, {9}), Errno(EPERM));
@@ -211,8 +212,17 @@ TEST(SeccompOci, ReadsTheFormatOfTheSpecification) {
 
 TEST(SeccompOci, BadInputIsAnErrorWithItsReason) {
     const std::pair<const char*, const char*> cases[] = {
-        {"", "seccomp profile"},
+        {"", "seccomp profile: 1:1: not JSON"},
         {"[1]", "seccomp profile"},
+        {"{\n  \"defaultAction\" \"x\"}", "2:19: not JSON: ':' is expected"},
+        {"{\"a\": 1,}", "1:9: not JSON: a key"},
+        {"{\"a\": \"b", "1:9: not JSON: the text has no end"},
+        {"{} {}", "1:4: not JSON: nothing more"},
+        {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscals": []})", "unknown key \"syscals\""},
+        {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["read"], "acton": "x"}]})",
+         "unknown key \"acton\""},
+        {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["unamee"], "action": "SCMP_ACT_ERRNO"}]})",
+         "unknown system call \"unamee\""},
         {"{}", "defaultAction is missing"},
         {R"({"defaultAction": "SCMP_ACT_NOTIFY"})", "not supported"},
         {R"({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [1]})", "no object"},
