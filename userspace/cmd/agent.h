@@ -66,6 +66,7 @@ class Agent {
         bool client_events = false;
         Fd cgroup;  // an open file of its own: the shim's one holds the lock
         policy::ResolvedPolicy policy;
+        bool own_root = false;  // --rootfs: links of the host say nothing about it
         api::Attestation attestation;
         api::Labels labels;
         std::vector<std::string> notes;

@@ -10,6 +10,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
+#include "userspace/cmd/refusal_advice.h"
 #include "userspace/model/lifecycle.h"
 #include "userspace/model/reason.h"
 
@@ -196,6 +197,7 @@ void Agent::CloseBooks(Run& run, std::string* withhold) {
         result.set_code(refusal.code());
     }
     *withhold = JudgeEnd(run, summary, state.ok() ? &*state : nullptr);
+    AdviseRefusals(run.policy, run.own_root, &summary);
     v1::Event event = Envelope(*sandbox);
     *event.mutable_summary() = summary;
     event.set_kind("summary");

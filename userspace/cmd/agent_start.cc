@@ -9,6 +9,7 @@
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
 #include "userspace/cmd/landlock_rules.h"
+#include "userspace/cmd/refusal_advice.h"
 #include "userspace/launch/bind_check.h"
 #include "userspace/model/lifecycle.h"
 #include "userspace/policy/evaluate.h"
@@ -97,6 +98,9 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     run.policy = std::move(chosen.policy);
     run.labels = request.labels();
     if (!chosen.note.empty()) run.notes.push_back(chosen.note);
+    if (std::string note = AbsentSectionsNote(run.policy); !note.empty())
+        run.notes.push_back(std::move(note));
+    for (const int role : packet.message.fds()) run.own_root |= role == api::FD_ROOTFS;
     run.client_fd = connection.channel.fd();
     sandbox->argv.assign(request.argv().begin(), request.argv().end());
     sandbox->mode = run.policy.mode == SK_MODE_OBSERVE ? "observe" : "enforce";

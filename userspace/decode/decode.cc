@@ -199,6 +199,11 @@ void Decoder::Explain(const sk_head& head, v1::Event* event) {
         absl::StrAppend(&object, " (", event->lock().empty() ? "unknown" : event->lock(),
                         name ? ", " : "", name ? name : "", ")");
     }
+    if (head.code == SK_CODE_ESCAPE) {
+        // Operations and grants are not always called the same.
+        const std::string line = model::GrantLine(model::GrantOfEscape(event->escape().op()));
+        if (!line.empty()) absl::StrAppend(&object, " (", line, ")");
+    }
     event->set_reason(model::ReasonSentence(head.code, object));
 }
 

@@ -132,11 +132,12 @@ TEST_F(DecodeTest, GoldenEscape) {
     record.op = SK_ESCAPE_PTRACE;
     record.argument = 16;
     record.target_tgid = 1;
-    EXPECT_EQ(model::ToJsonLine(Decode(record)),
-              Golden("escape",
-                     R"("verdict":"kill-sandbox","outcome":"prevented","lock":"bpf","code":"escape",)"
-                     R"("reason":"needs a grant: ptrace","section":"escape","backend":"lsm",)"
-                     R"("escape":{"op":"ptrace","argument":"16","target_pid":1})"));
+    EXPECT_EQ(
+        model::ToJsonLine(Decode(record)),
+        Golden("escape",
+               R"("verdict":"kill-sandbox","outcome":"prevented","lock":"bpf","code":"escape",)"
+               R"x("reason":"needs a grant: ptrace (grants: [ptrace])","section":"escape","backend":"lsm",)x"
+               R"("escape":{"op":"ptrace","argument":"16","target_pid":1})"));
 }
 
 TEST_F(DecodeTest, GoldenLifecycleAndRepeat) {

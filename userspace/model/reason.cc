@@ -2,11 +2,14 @@
 
 #include <seccomp.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "bpf/wire/escape.h"
 #include "bpf/wire/kinds.h"
 #include "bpf/wire/policy.h"
@@ -46,26 +49,45 @@ std::string Endpoint(const v1::Net& net) {
     return absl::StrCat(net.address(), ":", net.port());
 }
 
-// Plain in a YAML flow sequence and without a wildcard, or empty: then no line is suggested,
-// for one that means something else is worse than none.
-std::string PlainPath(absl::string_view path, const v1::PathDetail& detail) {
-    if (detail.escaped() || detail.truncated() || detail.unreachable() || detail.deleted()) {
-        return {};
-    }
+// A path as a pattern that stands for it alone, as a YAML flow sequence takes it; empty for what is
+// no path of a policy.
+std::string PatternOf(absl::string_view path) {
     if (path.empty() || path[0] != '/') return {};
     bool plain = true;
+    std::string pattern;
     for (unsigned char c : path) {
-        if (c == '*' || c == '?' || c == '[' || c == '\\') return {};
         const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                           (c >= '0' && c <= '9') || c >= 0x80 || c == '/' || c == '.' ||
                           c == '_' || c == '-' || c == '+' || c == '@' || c == '=' || c == '~';
         plain = plain && word;
+        if (absl::StrContains("*?[]{}\\", static_cast<char>(c))) pattern.push_back('\\');
+        pattern.push_back(static_cast<char>(c));
     }
-    if (plain) return std::string(path);
-    if (absl::StrContains(path, '\'')) {
-        return absl::StrContains(path, '"') ? "" : absl::StrCat("\"", path, "\"");
+    if (plain) return pattern;
+    // Within double quotes a backslash means something to YAML, within single ones a quote is doubled.
+    if (absl::StrContains(pattern, '\'') && !absl::StrContains(pattern, '"') &&
+        !absl::StrContains(pattern, '\\')) {
+        return absl::StrCat("\"", pattern, "\"");
     }
-    return absl::StrCat("'", path, "'");
+    return absl::StrCat("'", absl::StrReplaceAll(pattern, {{"'", "''"}}), "'");
+}
+
+// Numbers of processes are another the next time; `self` in a policy stands for all of the sandbox's.
+std::string WithoutPid(absl::string_view path) {
+    absl::string_view rest = path;
+    if (!absl::ConsumePrefix(&rest, "/proc/")) return std::string(path);
+    const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    if (digits == 0 || (digits < rest.size() && rest[digits] != '/')) return std::string(path);
+    return absl::StrCat("/proc/self", rest.substr(digits));
+}
+
+// The path of an event; empty where what is shown is not all of it: then no line is suggested, for
+// one that means something else is worse than none.
+std::string PlainPath(absl::string_view path, const v1::PathDetail& detail) {
+    if (detail.escaped() || detail.truncated() || detail.unreachable() || detail.deleted()) {
+        return {};
+    }
+    return PatternOf(WithoutPid(path));
 }
 
 std::string PathLine(absl::string_view list, absl::string_view path,
@@ -117,27 +139,31 @@ std::string EscapeObject(const v1::Escape& escape) {
     return absl::StrCat("system call ", name ? name.get() : "number", " (", escape.argument(), ")");
 }
 
-std::string EscapeLine(const v1::Escape& escape) {
-    static constexpr struct {
-        absl::string_view op;
-        int grant;
-    } kRows[] = {
-        {"ptrace", SK_GRANT_PTRACE},          {"process_vm", SK_GRANT_PTRACE},
-        {"proc-mem", SK_GRANT_PTRACE},        {"pidfd_getfd", SK_GRANT_PTRACE},
-        {"mount", SK_GRANT_MOUNT},            {"umount", SK_GRANT_MOUNT},
-        {"pivot_root", SK_GRANT_MOUNT},       {"chroot", SK_GRANT_CHROOT},
-        {"setns", SK_GRANT_SETNS},            {"unshare-user", SK_GRANT_USERNS},
-        {"unshare-mount", SK_GRANT_MNTNS},    {"bpf", SK_GRANT_BPF},
-        {"perf_event_open", SK_GRANT_PERF_EVENT}, {"io_uring", SK_GRANT_IO_URING},
-        {"keyctl", SK_GRANT_KEYCTL},          {"module", SK_GRANT_MODULE},
-        {"kexec", SK_GRANT_KEXEC},            {"userfaultfd", SK_GRANT_USERFAULTFD},
-        {"cgroup", SK_GRANT_CGROUP_WRITE},    {"capability", SK_GRANT_SETNS},
-    };
-    for (const auto& row : kRows) {
-        if (row.op == escape.op()) return Grant(row.grant);
-    }
-    return {};  // leaving the cgroup: nothing grants it
-}
+constexpr struct {
+    absl::string_view op;
+    int grant;
+} kEscapeGrants[] = {
+    {"ptrace", SK_GRANT_PTRACE},
+    {"process_vm", SK_GRANT_PTRACE},
+    {"proc-mem", SK_GRANT_PTRACE},
+    {"pidfd_getfd", SK_GRANT_PTRACE},
+    {"mount", SK_GRANT_MOUNT},
+    {"umount", SK_GRANT_MOUNT},
+    {"pivot_root", SK_GRANT_MOUNT},
+    {"chroot", SK_GRANT_CHROOT},
+    {"setns", SK_GRANT_SETNS},
+    {"unshare-user", SK_GRANT_USERNS},
+    {"unshare-mount", SK_GRANT_MNTNS},
+    {"bpf", SK_GRANT_BPF},
+    {"perf_event_open", SK_GRANT_PERF_EVENT},
+    {"io_uring", SK_GRANT_IO_URING},
+    {"keyctl", SK_GRANT_KEYCTL},
+    {"module", SK_GRANT_MODULE},
+    {"kexec", SK_GRANT_KEXEC},
+    {"userfaultfd", SK_GRANT_USERFAULTFD},
+    {"cgroup", SK_GRANT_CGROUP_WRITE},
+    {"capability", SK_GRANT_SETNS},
+};
 
 // Path of an exec or file event as a list entry.
 std::string EventPathLine(absl::string_view list, const v1::Event& event) {
@@ -146,6 +172,17 @@ std::string EventPathLine(absl::string_view list, const v1::Event& event) {
 }
 
 }  // namespace
+
+int GrantOfEscape(absl::string_view op) {
+    for (const auto& row : kEscapeGrants) {
+        if (row.op == op) return row.grant;
+    }
+    return -1;
+}
+
+std::string GrantLine(int grant) { return grant < 0 ? "" : Grant(grant); }
+
+std::string PathLineOf(absl::string_view list, absl::string_view path) { return PathLine(list, path, {}); }
 
 absl::string_view CodeName(uint32_t code) { return NameOf(Codes(), code); }
 
@@ -196,7 +233,8 @@ std::string Suggestion(const v1::Event& event) {
         case SK_CODE_UNIX_NOT_ALLOWED: return UnixLine(event.net());
         case SK_CODE_SOCKET_NOT_ALLOWED: return SocketLine(event.net());
         case SK_CODE_SOCKET_RECEIVED: return Grant(SK_GRANT_SOCKET_RECEIVE);
-        case SK_CODE_ESCAPE: return EscapeLine(event.escape());
+        case SK_CODE_ESCAPE:
+            return GrantLine(GrantOfEscape(event.escape().op()));
         case SK_CODE_ENTERED: return "entered: enforce";
         default: return {};
     }

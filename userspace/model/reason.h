@@ -23,6 +23,14 @@ std::string ObjectOf(const v1::Event& event);
 // "grants: [ptrace]". Empty where no line can, e.g. for a denied path or another lock.
 std::string Suggestion(const v1::Event& event);
 
+// The same of a whole path, with wildcards escaped and a process's number as `self`: "LIST: [PATH]".
+std::string PathLineOf(absl::string_view list, absl::string_view path);
+
+// The SK_GRANT_* without which an operation of an escape event is refused; -1 for what none allows.
+int GrantOfEscape(absl::string_view op);
+// "grants: [NAME]"; empty for -1.
+std::string GrantLine(int grant);
+
 // Deny or worse.
 bool IsViolation(const v1::Event& event);
 // Violation, or refused by another lock.

@@ -53,6 +53,10 @@ TEST(Suggestion, IsALineOfThePolicy) {
     EXPECT_EQ(Suggestion(FileEvent("files.read", "/etc/shadow")), "files.read: [/etc/shadow]");
     EXPECT_EQ(Suggestion(FileEvent("files.write", "/a b, c")), "files.write: ['/a b, c']");
     EXPECT_EQ(Suggestion(FileEvent("files.write", "/it's")), "files.write: [\"/it's\"]");
+    EXPECT_EQ(Suggestion(FileEvent("files.read", "/a*b[1]")), R"(files.read: ['/a\*b\[1\]'])");
+    EXPECT_EQ(Suggestion(FileEvent("files.read", "/it's?")), R"(files.read: ['/it''s\?'])");
+    EXPECT_EQ(Suggestion(FileEvent("files.read", "/proc/49/environ")), "files.read: [/proc/self/environ]");
+    EXPECT_EQ(Suggestion(FileEvent("files.read", "/proc/49x")), "files.read: [/proc/49x]");
     EXPECT_EQ(Suggestion(NetEvent("network.connect", "connect", "inet", "stream", "10.0.0.1", 443)),
               "network.allow: [{cidr: \"10.0.0.1/32\", ports: [443]}]");
     EXPECT_EQ(Suggestion(NetEvent("network.connect", "connect", "inet6", "stream", "2001:db8::1", 1)),
@@ -67,7 +71,6 @@ TEST(Suggestion, IsALineOfThePolicy) {
 
 TEST(Suggestion, IsEmptyWhereNoLineHelps) {
     EXPECT_EQ(Suggestion(FileEvent("files.read_denied", "/x")), "");
-    EXPECT_EQ(Suggestion(FileEvent("files.read", "/a*b")), "");
     v1::Event cut = FileEvent("files.read", ".../a");
     cut.mutable_file()->mutable_path_detail()->set_truncated(true);
     EXPECT_EQ(Suggestion(cut), "");

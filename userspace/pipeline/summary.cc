@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "userspace/model/names.h"
+#include "userspace/model/operation.h"
 #include "userspace/model/reason.h"
 
 namespace stockade::pipeline {
@@ -82,6 +84,7 @@ void SummaryTracker::AddRefusal(Entry& entry, const v1::Event& event) {
     refusal.set_first_boot_ns(event.boot_ns());
     refusal.set_dry_run(event.dry_run());
     refusal.set_killed(kills);
+    refusal.set_operation(std::string(model::OperationOf(event)));
 }
 
 v1::Summary SummaryTracker::Make(const Entry& entry) {
@@ -126,8 +129,10 @@ void AddSections(const sk_state& state, v1::Summary* summary) {
 std::string SummaryText(const v1::Summary& summary) {
     std::string text;
     for (const v1::Refusal& refusal : summary.refusals()) {
+        // The sentence of another lock begins as the line does.
         absl::StrAppend(&text, refusal.dry_run() ? "would be refused: " : "refused: ",
-                        refusal.reason(), " (", refusal.code());
+                        absl::StripPrefix(refusal.reason(), "refused by another lock: "), " (",
+                        refusal.code());
         if (!refusal.lock().empty()) absl::StrAppend(&text, ", by ", refusal.lock());
         absl::StrAppend(&text, ", ", refusal.outcome());
         if (refusal.count() > 1) absl::StrAppend(&text, ", ", refusal.count(), " times");
@@ -135,6 +140,7 @@ std::string SummaryText(const v1::Summary& summary) {
         if (!refusal.suggestion().empty()) {
             absl::StrAppend(&text, "    to allow it: ", refusal.suggestion(), "\n");
         }
+        if (!refusal.explanation().empty()) absl::StrAppend(&text, "    ", refusal.explanation(), "\n");
     }
     if (summary.refusals_omitted() > 0) {
         absl::StrAppend(&text, "and ", summary.refusals_omitted(), " more refusals\n");
