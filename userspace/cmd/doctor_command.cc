@@ -60,6 +60,12 @@ bool AgentAnswers(const std::string& path) {
     return false;
 }
 
+bool Show(const std::string& text) {
+    const Status written = WriteAll(STDOUT_FILENO, text);
+    if (!written.ok()) (void)cmd::Complain(Annotate(written, "standard output"));
+    return written.ok();
+}
+
 int Clean(const Flags& flags) {
     auto stale = kernel::FindStalePins(flags.pin_dir, kernel::kPinAbi);
     if (!stale.ok()) {
@@ -81,7 +87,7 @@ int Clean(const Flags& flags) {
         absl::StrAppend(&out, "removed ", flags.pin_dir, "/", one.name, ", ", one.reason, "\n");
     }
     if (out.empty()) out = absl::StrCat("nothing stale in ", flags.pin_dir, "\n");
-    return WriteAll(STDOUT_FILENO, out).ok() ? 0 : kFailed;
+    return Show(out) ? 0 : kFailed;
 }
 
 int Doctor(const cmd::ClientOptions& client, Flags flags) {
@@ -99,7 +105,7 @@ int Doctor(const cmd::ClientOptions& client, Flags flags) {
     Diagnosis diagnosis = Diagnose(*std::move(report), flags.require);
     std::string out = flags.output == "json" ? DoctorJson(diagnosis)
                                              : DoctorText(diagnosis, WantsColours());
-    if (!WriteAll(STDOUT_FILENO, out).ok()) return kFailed;
+    if (!Show(out)) return kFailed;
     return ExitCodeOf(diagnosis);
 }
 

@@ -1,6 +1,5 @@
 #include "userspace/cmd/run_client.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -48,10 +47,6 @@ Status RunClient::Prepare() {
         SK_ASSIGN_OR_RETURN(
             events_, exporters::MakeExporter("jsonl", {{"path", flags_.events}, {"buffer_bytes", "0"}}));
     }
-    if (!flags_.result.empty()) {
-        // Looked at before anything is started, not after the work is done.
-        SK_RETURN_IF_ERROR(Annotate(Fd::Open(flags_.result, O_WRONLY | O_CREAT, 0600).status(), "--result"));
-    }
     return absl::OkStatus();
 }
 
@@ -80,6 +75,18 @@ Status RunClient::SendRun(RunRequest request) {
 }
 
 StatusOr<int> RunClient::Run() {
+    // Before anything else can fail, so that each failure is told there.
+    SK_ASSIGN_OR_RETURN(result_file_, ResultFile::Open(flags_.result));
+    StatusOr<int> exit_code = RunToEnd();
+    if (!exit_code.ok()) {
+        const Status written = result_file_.WriteFailed(exit_code.status());
+        if (!written.ok()) (void)Complain(written);
+    }
+    return exit_code;
+}
+
+StatusOr<int> RunClient::RunToEnd() {
+    SK_RETURN_IF_ERROR(CheckRunFlags(flags_));
     SK_ASSIGN_OR_RETURN(RunRequest request, MakeRunRequest(flags_));
     SK_RETURN_IF_ERROR(Prepare());
     SK_ASSIGN_OR_RETURN(agent_, ConnectOrStartAgent(options_));
@@ -97,8 +104,8 @@ StatusOr<int> RunClient::Run() {
         const Status closed = events_->Close();
         if (events_status_.ok()) events_status_ = closed;
     }
-    const Status written = WriteResult();
-    if (!flags_.quiet || result_.end() == "failed") (void)WriteAll(STDERR_FILENO, ResultText(result_));
+    const Status written = result_file_.Write(result_);
+    (void)WriteAll(STDERR_FILENO, ResultText(result_, flags_.quiet));
     if (!events_status_.ok()) (void)Complain(Annotate(events_status_, "--events"));
     if (!written.ok()) (void)Complain(written);
     if (!stdio_.status().ok()) (void)Complain(stdio_.status());
@@ -258,14 +265,6 @@ void RunClient::FromSession() {
     *result_.mutable_removal() = ended_.removal();
     for (const std::string& note : ended_.notes()) result_.add_notes(note);
     result_.add_notes("the agent died during the run: what was refused is in the next agent's events");
-}
-
-Status RunClient::WriteResult() {
-    if (flags_.result.empty()) return absl::OkStatus();
-    StatusOr<Fd> fd = Fd::Open(flags_.result, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (!fd.ok()) return Annotate(fd.status(), "--result");
-    return Annotate(WriteAll(fd->get(), ResultJson(result_) + "\n"),
-                    absl::StrCat("--result ", flags_.result));
 }
 
 }  // namespace stockade::cmd

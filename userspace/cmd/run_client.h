@@ -8,6 +8,7 @@
 #include "exporters/exporter.h"
 #include "userspace/api/channel.h"
 #include "userspace/cmd/client.h"
+#include "userspace/cmd/result_file.h"
 #include "userspace/cmd/run_request.h"
 #include "userspace/cmd/shared_flags.h"
 #include "userspace/cmd/stdio_relay.h"
@@ -24,6 +25,7 @@ class RunClient {
     StatusOr<int> Run();
 
   private:
+    StatusOr<int> RunToEnd();
     Status Prepare();
     Status SendRun(RunRequest request);
     Status Loop();
@@ -35,7 +37,6 @@ class RunClient {
     void StartTerminal(Fd master);
     void StopTerminal();
     void WriteEvent(const std::string& bytes);
-    Status WriteResult();
     void FromSession();
     bool Done() const;
     bool EventsToStdout() const { return flags_.events == "-"; }
@@ -60,6 +61,7 @@ class RunClient {
     api::SessionEnded ended_;
     bool has_result_ = false;
     api::RunResult result_;
+    ResultFile result_file_;
     bool agent_lost_ = false;
     uint64_t result_deadline_ns_ = 0;  // after the session's end: how long the agent is waited for
 };

@@ -1,9 +1,11 @@
 #include "userspace/cmd/run_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/cmd/command_words.h"
 #include "userspace/cmd/run_client.h"
 
 namespace stockade::cmd {
@@ -38,7 +40,8 @@ void AddFlags(CLI::App* run, RunFlags* flags) {
     run->add_option("--events", flags->events,
                     "Write its events as JSON lines to a file, or - for standard output; the command's own "
                     "output then goes to standard error, and it gets no terminal");
-    run->add_option("--result", flags->result, "Write how it ended as JSON to a file");
+    run->add_option("--result", flags->result,
+                    "Write how it ended as JSON to a file; it holds a record from the start on");
     run->add_option("--env,-e", flags->env, "K=V, or K to pass the caller's (may be repeated)")
         ->expected(1)
         ->take_all();
@@ -47,7 +50,21 @@ void AddFlags(CLI::App* run, RunFlags* flags) {
     run->add_option("--require", flags->require, "lsm: fail unless every verdict prevents")
         ->check(CLI::IsMember({"lsm", "signal"}));
     run->add_flag("--no-tty", flags->no_tty, "No terminal inside, even when the caller has one");
-    run->add_flag("--quiet,-q", flags->quiet, "No summary of what was refused");
+    run->add_flag("--quiet,-q", flags->quiet,
+                  "No summary of what was refused; why it was killed or not run is said");
+}
+
+// Flags of the caller with nothing in them: `--timeout "$T"` without a T.
+std::vector<std::string> EmptyFlags(const CLI::App& run) {
+    std::vector<std::string> empty;
+    for (const CLI::Option* option : run.get_options()) {
+        const auto& values = option->results();
+        if (option->get_expected_min() == 0 || std::find(values.begin(), values.end(), "") == values.end()) {
+            continue;
+        }
+        empty.push_back("--" + option->get_lnames().front());
+    }
+    return empty;
 }
 
 }  // namespace
@@ -60,6 +77,7 @@ void AddRunCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
     run->footer("Everything from CMD on is the command; put -- before it when it starts with a dash.");
     run->callback([run, flags, &client, &exit_code] {
         flags->command = run->remaining();
+        flags->empty = EmptyFlags(*run);
         // "run CMD -- ARG": the separator is the command's own.
         const bool separated = client.separated && flags->command.empty();
         if (client.separated && !separated) flags->command.push_back("--");
@@ -70,8 +88,8 @@ void AddRunCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
             return;
         }
         if (!separated && flags->command.front().front() == '-') {
-            exit_code = Complain(absl::InvalidArgumentError(
-                absl::StrCat("run: unknown flag ", flags->command.front(), ": see stockade run --help")));
+            exit_code = Complain(absl::InvalidArgumentError(absl::StrCat(
+                "run: ", UnknownFlag(*run, flags->command.front()), " (see stockade run --help)")));
             return;
         }
         RunClient session(client, *flags);

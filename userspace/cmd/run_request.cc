@@ -7,16 +7,19 @@
 #include <climits>
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "userspace/launch/seccomp.h"
+#include "userspace/policy/yaml_tree.h"
 
 namespace stockade::cmd {
 namespace {
 
-constexpr size_t kMaxPolicyBytes = 512 << 10;   // half of a frame; real policies have a few KiB
 constexpr size_t kMaxSeccompBytes = 256 << 10;  // Docker's own profile is 15 KiB
 
 // What the environment of a sandbox has in any case. Nothing else of the caller's: keys and
@@ -34,7 +37,7 @@ Status AddPolicy(const RunFlags& flags, api::Run* run) {
         run->mutable_policy()->set_name(flags.policy);
         return absl::OkStatus();
     }
-    StatusOr<std::string> text = ReadFile(flags.policy, kMaxPolicyBytes);
+    StatusOr<std::string> text = ReadFile(flags.policy, policy::kMaxYamlBytes);
     if (!text.ok()) return Annotate(text.status(), "--policy");
     if (text->empty())
         return absl::InvalidArgumentError(absl::StrCat("--policy: ", flags.policy, " is empty"));
@@ -112,6 +115,10 @@ StatusOr<uint64_t> ParseSize(const std::string& text, absl::string_view flag) {
 Status AddDirectory(const std::string& path, const char* flag, api::FdRole role, RunRequest* request) {
     if (path.empty()) return absl::OkStatus();
     StatusOr<Fd> fd = Fd::Open(path, O_RDONLY | O_DIRECTORY);
+    if (role == api::FD_OUT && absl::IsNotFound(fd.status())) {
+        return absl::NotFoundError(
+            absl::StrCat(flag, ": there is no directory ", path, ": mkdir -p it first"));
+    }
     if (!fd.ok()) return Annotate(fd.status(), flag);
     request->fds.emplace_back(role, *std::move(fd));
     return absl::OkStatus();
@@ -143,6 +150,18 @@ Status AddBinds(const RunFlags& flags, RunRequest* request) {
 
 }  // namespace
 
+Status CheckRunFlags(const RunFlags& flags) {
+    if (!flags.empty.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            flags.empty.front(), " is given, and its value is empty: leave it out, or give one"));
+    }
+    if (flags.workdir.empty() || flags.workdir.front() != '/') {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--workdir takes an absolute path inside the sandbox, not ", flags.workdir));
+    }
+    return absl::OkStatus();
+}
+
 StatusOr<RunRequest> MakeRunRequest(const RunFlags& flags) {
     RunRequest request;
     api::Run& run = request.run;
@@ -166,6 +185,16 @@ StatusOr<RunRequest> MakeRunRequest(const RunFlags& flags) {
     if (!flags.seccomp.empty()) {
         StatusOr<std::string> json = ReadFile(flags.seccomp, kMaxSeccompBytes);
         if (!json.ok()) return Annotate(json.status(), "--seccomp");
+        if (json->empty()) {
+            return absl::InvalidArgumentError(absl::StrCat("--seccomp: ", flags.seccomp, " is empty"));
+        }
+        // Looked at here as well, where the file's name is known.
+        if (const Status good = launch::OciProfile(*json).status(); !good.ok()) {
+            const absl::string_view why = absl::StripPrefix(good.message(), "seccomp profile: ");
+            const bool has_place = absl::ascii_isdigit(static_cast<unsigned char>(why[0]));
+            return absl::InvalidArgumentError(
+                absl::StrCat("--seccomp: ", flags.seccomp, has_place ? ":" : ": ", why));
+        }
         run.set_seccomp_json(*std::move(json));
     }
     run.set_runtime(flags.runtime);

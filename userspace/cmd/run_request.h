@@ -30,6 +30,7 @@ struct RunFlags {
     std::string require;
     bool no_tty = false;
     bool quiet = false;
+    std::vector<std::string> empty;  // flags that were given an empty value, as they are called
     std::vector<std::string> command;
 };
 
@@ -38,6 +39,10 @@ struct RunRequest {
     api::Run run;
     std::vector<std::pair<api::FdRole, Fd>> fds;
 };
+
+// What needs no look at the host: a variable of the caller's script that is empty must not turn
+// into a flag that was not given.
+Status CheckRunFlags(const RunFlags& flags);
 
 // Reads files and opens directories as the caller. Errors name the flag.
 StatusOr<RunRequest> MakeRunRequest(const RunFlags& flags);

@@ -86,7 +86,7 @@ std::string ResultJson(const api::RunResult& result) {
     return out.AddRaw("notes", StringsJson(result.notes())).Done();
 }
 
-std::string ResultText(const api::RunResult& result) {
+std::string ResultText(const api::RunResult& result, bool quiet) {
     std::string text;
     if (!result.reason().empty()) {
         std::string reason;
@@ -99,8 +99,9 @@ std::string ResultText(const api::RunResult& result) {
         absl::StrAppend(&text, "stockade: ", what,
                         result.end() == "policy" ? result.attestation().policy() : "", ": ", reason, "\n");
     }
-    absl::StrAppend(&text, pipeline::SummaryText(result.summary()));
+    if (!quiet) absl::StrAppend(&text, pipeline::SummaryText(result.summary()));
     for (const std::string& note : result.notes()) {
+        if (quiet) break;
         std::string line;
         (void)model::AppendEscaped(note, &line);
         absl::StrAppend(&text, "stockade: ", line, "\n");

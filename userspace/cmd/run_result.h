@@ -9,7 +9,7 @@ namespace stockade::cmd {
 
 std::string ResultJson(const api::RunResult& result);
 // One line with the reason when it did not end by itself, then what was refused. Empty when there
-// is nothing to say.
-std::string ResultText(const api::RunResult& result);
+// is nothing to say. `quiet` keeps the reason and what was left over, and drops the rest.
+std::string ResultText(const api::RunResult& result, bool quiet = false);
 
 }  // namespace stockade::cmd

@@ -72,7 +72,7 @@ class Run : public ::testing::Test {
         return text.ok() ? *text : "";
     }
 
-    static pid_t Start(std::vector<std::string> args, const std::string& tag) {
+    static pid_t Start(std::vector<std::string> args, const std::string& tag, const std::string& to = "") {
         std::vector<std::string> words = {Bin("stockade"), "--config", dir_ + "/config.yaml"};
         words.insert(words.end(), args.begin(), args.end());
         std::vector<char*> argv;
@@ -81,7 +81,8 @@ class Run : public ::testing::Test {
         const pid_t pid = fork();
         if (pid == 0) {
             const int null = open("/dev/null", O_RDONLY);
-            const int out = open((dir_ + "/" + tag + ".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+            const int out = open((to.empty() ? dir_ + "/" + tag + ".out" : to).c_str(),
+                                 O_WRONLY | O_CREAT | O_TRUNC, 0600);
             const int err = open((dir_ + "/" + tag + ".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
             dup2(null, 0);
             dup2(out, 1);
@@ -206,7 +207,12 @@ TEST_F(Run, OwnFailuresAre125AndSayWhatToDo) {
         {{"run", "--in", dir_, "--", "/bin/true"}, "it holds"},
         {{"run", "--rootfs", "/root", "--", "/bin/true"}, "home directory"},
         {{"run", "--runtime", "vm", "--", "/bin/true"}, "not there yet"},
-        {{"run", "--polcy", "x"}, "unknown flag --polcy"},
+        {{"run", "--polcy", "x"}, "unknown flag --polcy; did you mean '--policy'?"},
+        {{"run", "-p", "pyton-tool", "--", "/bin/true"}, "did you mean 'python-tool'?"},
+        {{"bogus"}, "there is no command bogus"},
+        {{"policy", "chek", "x"}, "did you mean 'check'?"},
+        {{"events", "-k", "bogus"}, "no kind of event bogus"},
+        {{"events", "--sandbox", "nosuch"}, "no sandbox nosuch"},
         {{"run"}, "no command"},
         {{"inspect", "sbx_NOSUCH"}, "no sandbox"},
     };
@@ -217,6 +223,91 @@ TEST_F(Run, OwnFailuresAre125AndSayWhatToDo) {
         EXPECT_TRUE(ran.out.empty()) << ran.out;
     }
     EXPECT_TRUE(Until(NothingLeft));
+}
+
+TEST_F(Run, AResultIsNeverThatOfAnEarlierRun) {
+    Write("empty.json", "");
+    const std::vector<std::string> cases[] = {{"-p", "no-such-policy"},
+                                              {"-p", dir_ + "/absent.yaml"},
+                                              {"--in", "/nonexistent"},
+                                              {"--timeout", ""},
+                                              {"--in", ""},
+                                              {"-w", "/nosuch"},
+                                              {"--seccomp", dir_ + "/empty.json"},
+                                              {"--events", ""}};
+    for (const std::vector<std::string>& flags : cases) {
+        Write("old.json", "{\"end\":\"exited\",\"exit_code\":0}\n");
+        const Ran ran = Sh("true", {flags[0], flags[1], "--result", dir_ + "/old.json"});
+        const std::string now = Read("old.json");
+        EXPECT_EQ(ran.status, 125) << flags[0] << ran.err;
+        EXPECT_TRUE(absl::StrContains(now, "\"exit_code\":125,\"end\":\"failed\"")) << flags[0] << now;
+        EXPECT_FALSE(absl::StrContains(now, "\"reason\":\"\"")) << now;
+        EXPECT_EQ(now.back(), '\n');
+    }
+    EXPECT_TRUE(absl::StrContains(Sh("true", {"-w", "/nosuch"}).err, "/nosuch"));
+    EXPECT_TRUE(absl::StrContains(Sh("true", {"--result", "-"}).err, "--result takes a file"));
+    EXPECT_TRUE(absl::StrContains(Sh("true", {"--out", dir_ + "/absent"}).err, "mkdir -p"));
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
+TEST_F(Run, AResultToAFifoThatNobodyReadsIsAnError) {
+    const std::string fifo = dir_ + "/fifo";
+    ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+    const Ran ran = Sh("true", {"--result", fifo});
+    EXPECT_EQ(ran.status, 125);
+    EXPECT_TRUE(absl::StrContains(ran.err, "FIFO that nobody reads")) << ran.err;
+    const Fd reader(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    EXPECT_EQ(Sh("true", {"--result", fifo}).status, 0);
+    char text[65536];
+    const ssize_t n = read(reader.get(), text, sizeof(text));
+    ASSERT_GT(n, 0);
+    EXPECT_TRUE(absl::StrContains(absl::string_view(text, n), "\"end\":\"exited\""));
+}
+
+TEST_F(Run, QuietStillSaysWhyItWasKilled) {
+    const Ran killed = Stockade(
+        {"run", "-q", "-p", dir_ + "/strict.yaml", "--", "/bin/sh", "-c", "/usr/bin/id; /bin/sleep 100"});
+    EXPECT_TRUE(absl::StrContains(killed.err, "killed by policy strict: ")) << killed.err;
+    EXPECT_FALSE(absl::StrContains(killed.err, "refused:")) << killed.err;
+    const Ran late = Sh("sleep 100", {"-q", "--timeout", "300ms"});
+    EXPECT_TRUE(absl::StrContains(late.err, "stockade: killed: ")) << late.err;
+    EXPECT_TRUE(absl::StrContains(
+        Stockade({"run", "-q", "-p", dir_ + "/open.yaml", "--", "/nonexistent"}).err, "stockade: not run: "));
+    EXPECT_EQ(Sh("true", {"-q"}).err, "");
+}
+
+TEST_F(Run, ARefusalSaysWhatWouldAllowItOrWhatDeniesIt) {
+    std::filesystem::create_directory(dir_ + "/ro");
+    Write("ro/secret", "x");
+    Write("advice.yaml",
+          "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: advice}\nspec:\n"
+          "  exec: {allow: [/usr/**, /bin/**]}\n"
+          "  files: {read: [/usr/**, /in/**], write: [/tmp/**], deny: [\"**/secret\"]}\n");
+    const Ran ran = Stockade({"run", "-p", dir_ + "/advice.yaml", "--in", dir_ + "/ro", "--", "/bin/sh", "-c",
+                              "(: >/usr/x); (cat /tmp/nope/../../etc/hostname); (read a </in/secret); "
+                              "(: >/sys/kernel/x); true"});
+    EXPECT_TRUE(absl::StrContains(ran.err, "has no section network: everything there is allowed")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(ran.err, "files.write: [/usr/x]")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(ran.err, "denied by files.deny '**/secret'")) << ran.err;
+    EXPECT_FALSE(absl::StrContains(ran.err, "refused: refused")) << ran.err;
+}
+
+TEST_F(Run, HelpAndVersionAreThere) {
+    for (const char* word : {"help", "--help"})
+        EXPECT_TRUE(absl::StrContains(Stockade({word}).out, "doctor"));
+    EXPECT_TRUE(absl::StrContains(Stockade({"help", "run"}).out, "--policy"));
+    EXPECT_TRUE(absl::StartsWith(Stockade({"--version"}).out, "stockade "));
+    const Ran full = Finish(
+        Start({"policy", "explain", "--policy", "networkless", "--exec", "/x"}, "full", "/dev/full"), "full");
+    EXPECT_EQ(full.status, 2);
+    EXPECT_TRUE(absl::StrContains(full.err, "standard output")) << full.err;
+    const std::string wrong = Bin("stockaded") + " --bckend lsm 2>&1";
+    FILE* pipe = popen(wrong.c_str(), "r");
+    char line[1024] = "";
+    EXPECT_NE(fgets(line, sizeof(line), pipe), nullptr);
+    EXPECT_TRUE(absl::StrContains(line, "stockaded: unknown flag --bckend; did you mean '--backend'?"))
+        << line;
+    EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 125);
 }
 
 TEST_F(Run, TimeoutEndsIt) {

@@ -219,7 +219,7 @@ StatusOr<bool> ReadMessage(int fd, ChildMessage* message) {
     return n != 0;
 }
 
-Status WaitReady(const ChildProcess& child, const RootTree& tree) {
+Status WaitReady(const ChildProcess& child, const RootTree& tree, const std::string& cwd) {
     pollfd p{child.status.get(), POLLIN, 0};
     int rc;
     do {
@@ -233,6 +233,8 @@ Status WaitReady(const ChildProcess& child, const RootTree& tree) {
     std::string what = ChildStepName(message.step);
     if (message.step == kAttachMount && static_cast<size_t>(message.index) < tree.mounts.size()) {
         absl::StrAppend(&what, " at /", tree.mounts[static_cast<size_t>(message.index)].target);
+    } else if (message.step == kWorkingDirectory) {
+        absl::StrAppend(&what, " ", cwd, " of the sandbox");
     } else if (message.index != 0) {
         absl::StrAppend(&what, " (row ", message.index, ")");
     }

@@ -23,7 +23,7 @@ struct ChildProcess {
 // Clones the first task into the cgroup. It sets itself up meanwhile; WaitReady tells how it went.
 StatusOr<ChildProcess> StartChild(const NativeSpec& spec, const RootTree& tree, int landlock_abi);
 // `tree` names the mounts in messages.
-Status WaitReady(const ChildProcess& child, const RootTree& tree);
+Status WaitReady(const ChildProcess& child, const RootTree& tree, const std::string& cwd);
 // False at end of file.
 StatusOr<bool> ReadMessage(int fd, ChildMessage* message);
 

@@ -78,7 +78,7 @@ Status NativeSandboxImpl::Start() {
     }
     SK_ASSIGN_OR_RETURN(tree_, BuildRoot(spec_, spec_.egress_dns ? slot_.host_address : ""));
     SK_ASSIGN_OR_RETURN(child_, StartChild(spec_, tree_, landlock_abi_));
-    Status ready = WaitReady(child_, tree_);
+    Status ready = WaitReady(child_, tree_, spec_.cwd);
     // Only the sandbox needs them from here on: its namespace holds them.
     tree_.root.Reset();
     tree_.terminal.Reset();
