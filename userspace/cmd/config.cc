@@ -7,8 +7,8 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "userspace/base/fd.h"
+#include "userspace/policy/nearest.h"
 
 namespace stockade::cmd {
 namespace {
@@ -50,7 +50,18 @@ std::string At(const std::string& path, const YAML::Mark& mark) {
     return mark.is_null() ? path : absl::StrCat(path, ":", mark.line + 1, ":", mark.column + 1);
 }
 
+// The agent's working directory is not that of whoever wrote the file.
+Status CheckPath(const char* key, const std::string& value, const std::string& at) {
+    if (!value.empty() && value.front() == '/') return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(at, ": ", key, " takes an absolute path, not '", value, "'"));
+}
+
+// `path` is where the last change was written: all was well before it.
 Status Check(const Config& config, const std::string& path) {
+    SK_RETURN_IF_ERROR(CheckPath("runtime_dir", config.runtime_dir, path));
+    SK_RETURN_IF_ERROR(CheckPath("pin_dir", config.pin_dir, path));
+    for (const std::string& dir : config.policy_dirs) SK_RETURN_IF_ERROR(CheckPath("policy_dirs", dir, path));
     if (config.backend != "auto" && config.backend != "signal" && config.backend != "lsm") {
         return absl::InvalidArgumentError(absl::StrCat(path, ": backend is auto, signal or lsm"));
     }
@@ -64,10 +75,45 @@ Status Check(const Config& config, const std::string& path) {
     if (config.memory_max_mib > kMostMib || config.swap_max_mib > kMostMib) {
         return absl::InvalidArgumentError(absl::StrCat(path, ": memory_max_mib, swap_max_mib: too large"));
     }
-    if (config.cgroup_name.empty() || config.cgroup_name.find('/') != std::string::npos) {
+    if (config.cgroup_name.empty() || config.cgroup_name.find('/') != std::string::npos ||
+        config.cgroup_name == "." || config.cgroup_name == "..") {
         return absl::InvalidArgumentError(absl::StrCat(path, ": cgroup_name is one name without a slash"));
     }
     return absl::OkStatus();
+}
+
+// What a key takes, where yaml-cpp says no more than "bad conversion".
+std::string Expected(const std::string& key, const YAML::Node& value) {
+    if (key == "policy_dirs") return "takes a list of directories: [/a, /b]";
+    if (key == "uid_range") return "takes two numbers: [first, count]";
+    if (!value.IsScalar()) return "takes a single value";
+    return absl::StrCat("takes a whole number, not '", value.Scalar(), "'");
+}
+
+// `lines`: of the keys before it.
+Status ParseEntry(const std::string& path, const YAML::Node& name, const YAML::Node& value,
+                  std::map<std::string, int>* lines, Config* config) {
+    const std::string key = name.as<std::string>();
+    const std::string at = At(path, name.Mark());
+    const auto setter = Setters().find(key);
+    if (setter == Setters().end()) {
+        std::vector<std::string> known;
+        for (const auto& [word, ignored] : Setters()) known.push_back(word);
+        return absl::InvalidArgumentError(
+            absl::StrCat(at, ": unknown key ", key, policy::Suggest(key, known)));
+    }
+    const auto [before, added] = lines->emplace(key, name.Mark().line + 1);
+    if (!added) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(at, ": duplicate key ", key, ", first on line ", before->second));
+    }
+    try {
+        setter->second(value, config);
+    } catch (const YAML::BadConversion&) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(At(path, value.Mark()), ": ", key, " ", Expected(key, value)));
+    }
+    return Check(*config, At(path, value.Mark()));
 }
 
 Status Parse(const std::string& path, const std::string& text, Config* config) {
@@ -76,21 +122,14 @@ Status Parse(const std::string& path, const std::string& text, Config* config) {
         if (root.IsNull()) return absl::OkStatus();
         if (!root.IsMap())
             return absl::InvalidArgumentError(absl::StrCat(path, ": keys and values are expected"));
+        std::map<std::string, int> lines;
         for (const auto& entry : root) {
-            const std::string key = entry.first.as<std::string>();
-            const auto setter = Setters().find(key);
-            if (setter == Setters().end()) {
-                return absl::InvalidArgumentError(absl::StrCat(
-                    At(path, entry.first.Mark()), ": unknown key ", key, "; known are ",
-                    absl::StrJoin(Setters(), ", ",
-                                  [](std::string* out, const auto& known) { out->append(known.first); })));
-            }
-            setter->second(entry.second, config);
+            SK_RETURN_IF_ERROR(ParseEntry(path, entry.first, entry.second, &lines, config));
         }
     } catch (const YAML::Exception& error) {
         return absl::InvalidArgumentError(absl::StrCat(At(path, error.mark), ": ", error.msg));
     }
-    return Check(*config, path);
+    return absl::OkStatus();
 }
 
 }  // namespace

@@ -9,14 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/fd.h"
+#include "userspace/base/log.h"
+#include "userspace/policy/nearest.h"
 #include "userspace/policy/parse.h"
+#include "userspace/policy/yaml_tree.h"
 
 namespace stockade::cmd {
 namespace {
 
 using policy::Diagnostic;
 
-constexpr size_t kMaxPolicyBytes = 1 << 20;
 // Policies in directories are written by administrators; thousands mean a wrong directory.
 constexpr size_t kMaxPolicyFiles = 4096;
 
@@ -90,11 +92,24 @@ Status PolicyStore::Refresh() {
     }
     if (signature == signature_) return absl::OkStatus();
     std::vector<policy::SourceFile> sources;
+    std::vector<Diagnostic> unread;
     for (const std::string& file : files) {
-        SK_ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMaxPolicyBytes));
-        sources.push_back({.name = file, .text = std::move(text)});
+        StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes);
+        if (text.ok()) {
+            sources.push_back({.name = file, .text = *std::move(text)});
+        } else {
+            unread.push_back({policy::Severity::kError, {file, 0, 0}, std::string(text.status().message())});
+        }
     }
     policy::ParseResult parsed = policy::ParseFiles(sources);
+    // One broken file is its own policies' trouble: they are not used, the others are.
+    for (const Diagnostic& diagnostic : parsed.diagnostics) {
+        if (diagnostic.severity != policy::Severity::kError) continue;
+        std::erase_if(parsed.policies, [&](const policy::SandboxPolicy& policy) {
+            return policy.at.file == diagnostic.at.file;
+        });
+    }
+    parsed.diagnostics.insert(parsed.diagnostics.begin(), unread.begin(), unread.end());
     policy::PolicyLibrary library;
     const std::vector<policy::SandboxPolicy> policies = parsed.policies;
     library.Add(std::move(parsed.policies), parsed.diagnostics);
@@ -105,6 +120,7 @@ Status PolicyStore::Refresh() {
         if (found != errors.end()) library.Refuse(policy.name, found->second);
     }
     broken_ = Errors(parsed.diagnostics);
+    if (!broken_.empty()) LogWarning("policies that are not used, for their errors: ", broken_);
     library_ = std::move(library);
     signature_ = std::move(signature);
     return absl::OkStatus();
@@ -177,9 +193,11 @@ StatusOr<ChosenPolicy> PolicyStore::Choose(const api::PolicySource& source, cons
     if (source.name().empty()) return BySelector(labels);
     StatusOr<policy::ResolvedPolicy> policy = library_.Resolve(source.name());
     if (absl::IsNotFound(policy.status())) {
-        return absl::NotFoundError(absl::StrCat("no policy ", source.name(), "; known are ",
-                                                absl::StrJoin(library_.Names(), ", "),
-                                                broken_.empty() ? "" : "; files with errors:\n", broken_));
+        const std::string nearest = policy::NearestWord(source.name(), library_.Names());
+        return absl::NotFoundError(
+            absl::StrCat("no policy ", source.name(), nearest.empty() ? "" : "; did you mean '", nearest,
+                         nearest.empty() ? "" : "'?", "; known are ", absl::StrJoin(library_.Names(), ", "),
+                         broken_.empty() ? "" : "; files with errors:\n", broken_));
     }
     if (!policy.ok()) return policy.status();
     return ChosenPolicy{.policy = *std::move(policy), .note = ""};

@@ -1,7 +1,9 @@
 // stockaded: the one agent of a host.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +15,7 @@
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
 #include "userspace/cmd/capabilities.h"
+#include "userspace/cmd/command_words.h"
 
 namespace stockade::cmd {
 namespace {
@@ -58,6 +61,21 @@ StatusOr<Fd> Lock(const Config& config) {
     return lock;
 }
 
+// What is not there yet will be made below what is.
+Status CheckPinDir(const std::string& pin_dir) {
+    std::string dir = pin_dir;
+    struct statfs info{};
+    while (statfs(dir.c_str(), &info) != 0) {
+        if (dir.find_last_of('/') == 0 || dir.find('/') == dir.npos) return absl::OkStatus();
+        dir.resize(dir.find_last_of('/'));
+    }
+    if (info.f_type == BPF_FS_MAGIC) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("pin_dir ", pin_dir,
+                     " is not on a bpffs: keep it below /sys/fs/bpf, and where nothing "
+                     "is mounted there: mount -t bpf bpf /sys/fs/bpf"));
+}
+
 void TellReady(int ready_fd, absl::string_view text) {
     if (ready_fd < 0) return;
     (void)WriteAll(ready_fd, text);  // whoever started us may be gone
@@ -72,6 +90,7 @@ Status Serve(const Flags& flags, Helper& helper) {
         return absl::InvalidArgumentError("--idle-exit takes a duration such as 60s");
     }
     SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
+    SK_RETURN_IF_ERROR(CheckPinDir(config.pin_dir));
     SK_ASSIGN_OR_RETURN(auto sensor, kernel::Sensor::Create(
                                          {.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
     SK_ASSIGN_OR_RETURN(launch::CgroupHome home, launch::FindCgroupHome(config.cgroup_name));
@@ -107,7 +126,7 @@ int AgentMain(int argc, char** argv) {
     }
     (void)signal(SIGPIPE, SIG_IGN);
     Flags flags;
-    CLI::App app("stockaded: the agent that binds sandboxes to their policies in the kernel");
+    CLI::App app("stockaded: the agent that binds sandboxes to their policies in the kernel", "stockaded");
     app.add_option("--config", flags.config,
                    "Configuration (default " + std::string(kDefaultConfigPath) + ")");
     app.add_option("--idle-exit", flags.idle_exit, "Leave after so long without a sandbox, e.g. 60s");
@@ -119,7 +138,14 @@ int AgentMain(int argc, char** argv) {
     app.add_option("--ready-fd", flags.ready_fd,
                    "Descriptor that is told \"ready\", or the error, in one line");
     app.set_version_flag("--version", std::string("stockaded ") + kVersion);
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        LogError("stockaded: ", ParseComplaint(app, error));
+        return 125;
+    }
     if (geteuid() != 0) {
         LogError("stockaded must be started as root");
         return 125;
