@@ -59,7 +59,8 @@ void Agent::PublishKilled(const Run& run, const sandbox::Sandbox& sandbox, bool 
         row.set_boot_ns(boot_ns);
     }
     if (run.evidence != nullptr) {
-        std::string detail = absl::StrCat(run.evidence->processes.size(), " processes");
+        std::string detail = absl::StrCat(run.evidence->processes.size(),
+                                          run.evidence->processes.size() == 1 ? " process" : " processes");
         if (run.evidence->left_out > 0) absl::StrAppend(&detail, " and ", run.evidence->left_out, " more");
         lifecycle.set_detail(detail);
     }

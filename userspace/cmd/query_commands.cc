@@ -4,15 +4,20 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <google/protobuf/descriptor.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "userspace/cmd/agent_version.h"
 #include "userspace/cmd/json.h"
 #include "userspace/model/json.h"
 #include "userspace/model/text.h"
+#include "userspace/policy/nearest.h"
 
 namespace stockade::cmd {
 namespace {
@@ -72,20 +77,16 @@ StatusOr<std::vector<api::SandboxRow>> AskPs(const ClientOptions& client) {
 }
 
 Status Ps(const ClientOptions& client, bool json) {
-    StatusOr<std::vector<api::SandboxRow>> listed = AskPs(client);
-    if (absl::IsUnavailable(listed.status())) {
-        (void)WriteAll(STDERR_FILENO, absl::StrCat("stockade: ", listed.status().message(), "\n"));
-        listed = std::vector<api::SandboxRow>();
-    }
-    if (!listed.ok()) return listed.status();
+    // An empty list would say that none runs; without an agent nobody knows.
+    SK_ASSIGN_OR_RETURN(const std::vector<api::SandboxRow> listed, AskPs(client));
     if (json) {
         std::vector<std::string> rows;
-        for (const api::SandboxRow& row : *listed) rows.push_back(RowJson(row).Done());
+        for (const api::SandboxRow& row : listed) rows.push_back(RowJson(row).Done());
         return WriteAll(STDOUT_FILENO, JsonArray(rows) + "\n");
     }
     std::string text = absl::StrFormat("%-30s %-12s %-16s %-8s %-7s %5s %5s %7s  %s\n", "SANDBOX", "STATE",
                                        "POLICY", "MODE", "BACKEND", "TASKS", "VIOL", "AGE", "COMMAND");
-    for (const api::SandboxRow& row : *listed) {
+    for (const api::SandboxRow& row : listed) {
         absl::StrAppendFormat(&text, "%-30s %-12s %-16s %-8s %-7s %5d %5d %7s  %s\n", row.id(), row.state(),
                               Printable(row.policy()), row.mode(), row.backend(), row.tasks(),
                               row.violations(), Age(row.age_ns()), Command(row, 60));
@@ -174,18 +175,49 @@ std::string EventText(const v1::Event& event) {
         what = absl::StrCat(event.lost().count(), " events are missing: ", event.lost().cause());
     if (what.empty() && event.has_exec()) what = event.exec().path();
     if (what.empty() && event.has_file()) what = absl::StrCat(event.file().op(), " ", event.file().path());
-    return absl::StrFormat("%s %-10s %-12s %6d %-15s %s\n", event.sandbox().id(), event.kind(),
-                           event.verdict(), event.process().pid(), event.process().comm(), what);
+    const absl::Time time =
+        absl::FromUnixSeconds(event.time().seconds()) + absl::Nanoseconds(event.time().nanos());
+    return absl::StrFormat("%s %s %-10s %-12s %6d %-15s %s\n",
+                           absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone()),
+                           event.sandbox().id(), event.kind(), event.verdict(), event.process().pid(),
+                           event.process().comm(), what);
+}
+
+// Kinds are the payloads; one that does not exist would be waited for without end.
+Status CheckKinds(const std::vector<std::string>& kinds) {
+    std::vector<std::string> known;
+    const google::protobuf::OneofDescriptor* payload = v1::Event::descriptor()->FindOneofByName("payload");
+    for (int i = 0; i < payload->field_count(); ++i) known.push_back(payload->field(i)->name());
+    for (const std::string& kind : kinds) {
+        if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("--kind: there is no kind of event ", kind, policy::Suggest(kind, known)));
+    }
+    return absl::OkStatus();
+}
+
+// The whole id of a sandbox that is there now.
+StatusOr<std::string> WholeId(const ClientOptions& client, const std::string& id) {
+    api::Message question;
+    question.mutable_inspect()->set_id(id);
+    const StatusOr<api::Message> answer = AskAgent(client, question);
+    if (!answer.ok()) return Annotate(answer.status(), "--sandbox");
+    return answer->inspect_reply().row().id();
 }
 
 // Ends with the agent, or with us: ^C is the way out of --follow.
 Status Events(const ClientOptions& client, const EventsFlags& flags, bool json) {
+    SK_RETURN_IF_ERROR(CheckKinds(flags.kinds));
+    std::string sandbox;
+    if (!flags.sandbox.empty()) {
+        SK_ASSIGN_OR_RETURN(sandbox, WholeId(client, flags.sandbox));
+    }
     SK_ASSIGN_OR_RETURN(api::Channel channel, ConnectAgent(client));
     api::Message question;
     api::Events& events = *question.mutable_events();
     events.set_follow(true);
     events.set_session(flags.session);
-    events.set_sandbox(flags.sandbox);
+    events.set_sandbox(sandbox);
     for (const std::string& kind : flags.kinds) events.add_kinds(kind);
     SK_RETURN_IF_ERROR(channel.Send(question));
     while (true) {
@@ -263,7 +295,7 @@ void AddQueryCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     CLI::App* events = app.add_subcommand("events", "Follow the events of sandboxes as they happen.");
     events->add_flag("--follow,-f", flags->follow, "Go on until ^C (what it does in any case for now)");
     events->add_option("--session,-s", flags->session, "Only of this session");
-    events->add_option("--sandbox", flags->sandbox, "Only of this sandbox");
+    events->add_option("--sandbox", flags->sandbox, "Only of this sandbox, which must be there now");
     events->add_option("--kind,-k", flags->kinds, "Only of this kind (may be repeated)")
         ->expected(1)
         ->take_all();

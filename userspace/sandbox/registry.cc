@@ -113,7 +113,8 @@ Sandbox* Registry::FindSlot(uint32_t slot, uint32_t generation) {
 StatusOr<Sandbox*> Registry::FindByPrefix(const std::string& text) {
     if (Sandbox* exact = Find(text)) return exact;
     if (text.empty()) return absl::InvalidArgumentError("a sandbox id is needed: see stockade ps");
-    const std::string prefix = absl::StartsWith(text, "sbx_") ? text : absl::StrCat("sbx_", text);
+    const bool begins = absl::StartsWith(text, "sbx_") || absl::StartsWith("sbx_", text);
+    const std::string prefix = begins ? text : absl::StrCat("sbx_", text);
     Sandbox* found = nullptr;
     for (auto it = sandboxes_.lower_bound(prefix);
          it != sandboxes_.end() && absl::StartsWith(it->first, prefix); ++it) {

@@ -72,6 +72,8 @@ TEST(Registry, FindsByUniquePrefix) {
     ASSERT_TRUE(registry.Add(Info(uint64_t{1} << 40)).ok());
     EXPECT_EQ(*registry.FindByPrefix(a->id()), a);
     EXPECT_EQ(*registry.FindByPrefix(a->id().substr(4, 10)), a);
+    for (const char* all : {"sbx", "sbx_"})
+        EXPECT_EQ(registry.FindByPrefix(all).status().code(), absl::StatusCode::kInvalidArgument) << all;
     EXPECT_EQ(registry.FindByPrefix("sbx_0").status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(registry.FindByPrefix("sbx_ZZZ").status().code(), absl::StatusCode::kNotFound);
 }
