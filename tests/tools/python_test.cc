@@ -77,18 +77,36 @@ void MakeWheel(const std::string& dir) {
 
 TEST_F(Python, PipInstallsALocalWheel) {
     MakeWheel(product_->Path("in/wheels"));
-    // PATH: see python-tool.yaml on pip.
-    const std::string code =
-        "import subprocess, sys\n"
-        "subprocess.run([sys.executable, '-m', 'pip', 'install', '-q', '--no-index', '--find-links',\n"
-        "                '/in/wheels', '--target', '/tmp/site', 'tinywheel'], check=True)\n"
-        "sys.path.insert(0, '/tmp/site')\n"
-        "import tinywheel; print(tinywheel.ANSWER)\n";
-    const Ran ran = product_->Run(Policy(), {"/usr/bin/python3", "-c", code},
-                                  {"--in", product_->Path("in"), "--env", "PATH=/in"});
+    std::filesystem::create_directories(product_->Path("pip"));
+    const Ran ran = product_->Run(Policy(),
+                                  {"python3", "-m", "pip", "install", "-q", "--no-index", "--find-links",
+                                   "/in/wheels", "--target", "/out/site", "tinywheel"},
+                                  {"--in", product_->Path("in"), "--out", product_->Path("pip")});
     EXPECT_EQ(ran.status, 0) << ran.Text();
-    EXPECT_EQ(ran.out, "42\n");
     EXPECT_THAT(ran.Refusals(), IsEmpty());
+    EXPECT_EQ(product_->Get("pip/site/tinywheel/__init__.py"), "ANSWER = 42\n");
+}
+
+TEST_F(Python, VenvMakesAnEnvironmentThatWorks) {
+    const Ran ran = Code(
+        "import subprocess, sys\n"
+        "subprocess.run([sys.executable, '-m', 'venv', '/tmp/v'], check=True)\n"
+        "print(subprocess.run(['/tmp/v/bin/python3', '-c', 'import pip; print(42)'], capture_output=True,\n"
+        "                     text=True).stdout)\n");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(ran.out, HasSubstr("42\n"));
+    EXPECT_THAT(ran.Refusals(), IsEmpty());
+}
+
+// What pip asks is not there; the shell that would have answered is stopped as ever.
+TEST_F(Python, LsbReleaseIsNotThereAndNoShellIsEither) {
+    const Ran ran = Code(
+        "import subprocess\n"
+        "try: subprocess.run(['lsb_release', '-a'])\n"
+        "except FileNotFoundError: print('not there', flush=True)\n"
+        "subprocess.run(['/bin/sh', '/usr/bin/lsb_release'])\n");
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(ran.out, "not there\n");
 }
 
 // The sentence of the issue: no shell runs, 137, one line of reason, and the same as JSON.

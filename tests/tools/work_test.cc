@@ -114,6 +114,13 @@ TEST_F(Work, ArchivesDatabasesAndJson) {
     EXPECT_TRUE(std::filesystem::is_regular_file(product_->Path("out/values.tgz")));
 }
 
+TEST_F(Work, ProcessesAreListed) {
+    const Ran ran =
+        Run("shell-tool", {"bash", "-ec", "ps aux | grep -c 'ps aux'; ps -ef >/tmp/list; pgrep -c bash"});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(ran.Refusals(), IsEmpty());
+}
+
 TEST_F(Work, AnythingRunsWithoutANetwork) {
     const Ran ran = Run("networkless",
                         {"sh", "-ec", "id -u >/out/uid; python3 -c 'print(6*7)'; ls / | wc -l >/dev/null"});

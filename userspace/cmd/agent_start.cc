@@ -8,6 +8,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
+#include "userspace/cmd/hidden_scripts.h"
 #include "userspace/cmd/landlock_rules.h"
 #include "userspace/cmd/refusal_advice.h"
 #include "userspace/launch/bind_check.h"
@@ -109,11 +110,17 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     // Without the sandbox's root, which does not exist yet: good for binds and Landlock, and errors show now.
     SK_ASSIGN_OR_RETURN(const policy::CompiledPolicy draft, policy::Compile(run.policy, sensor_.keys()));
     SK_RETURN_IF_ERROR(CheckSources(draft, packet));
-    SK_ASSIGN_OR_RETURN(const api::StartShim order, MakeOrder(run, *sandbox, draft, request));
+    SK_ASSIGN_OR_RETURN(api::StartShim order, MakeOrder(run, *sandbox, draft, request));
     SK_ASSIGN_OR_RETURN(auto pair, api::Channel::Pair());
     std::vector<api::FdArg> fds = {{api::FD_CONTROL, pair.second.fd()}};
     for (int i = 0; i < packet.message.fds_size(); ++i)
         fds.emplace_back(packet.message.fds(i), packet.fds[i].get());
+    std::vector<Fd> covers;
+    if (!run.own_root) {
+        const sk_hash_keys keys = sensor_.keys();
+        SK_RETURN_IF_ERROR(HideScripts(run.policy, {.cells = draft.cells, .keys = &keys},
+                                       options_.config.runtime_dir, &order, &fds, &covers));
+    }
     SK_RETURN_IF_ERROR(options_.helper->Start(order, fds));
     run.control = std::move(pair.first);
     WatchControl(run);
