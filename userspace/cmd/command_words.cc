@@ -51,11 +51,37 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& wor
 
 }  // namespace
 
-std::vector<std::string> WithoutHelpWord(std::vector<std::string> args) {
-    if (args.empty() || args.front() != "help") return args;
-    args.erase(args.begin());
-    args.emplace_back("--help");
-    return args;
+std::vector<std::string> Tidied(const CLI::App& app, const std::vector<std::string>& args) {
+    const CLI::App* at = &app;
+    std::vector<std::string> out;
+    bool help = false;
+    for (size_t i = 0; i < args.size(); ++i) {
+        const std::string& word = args[i];
+        if (absl::StartsWith(word, "-")) {
+            if (absl::StartsWith(word, "--") && word.find('=') == word.size() - 1) {
+                out.push_back(word.substr(0, word.size() - 1));
+                out.emplace_back();
+                continue;
+            }
+            out.push_back(word);
+            if (TakesNext(*at, word) && i + 1 < args.size()) out.push_back(args[++i]);
+            continue;
+        }
+        if (at == &app && word == "help" && !help) {
+            help = true;
+            continue;
+        }
+        const CLI::App* next = Find(*at, word);
+        if (next == nullptr) {
+            // From here on the words may be those of the sandbox's command.
+            out.insert(out.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
+            break;
+        }
+        out.push_back(word);
+        at = next;
+    }
+    if (help) out.emplace_back("--help");
+    return out;
 }
 
 Status CheckCommandWords(const CLI::App& app, const std::vector<std::string>& args) {

@@ -13,8 +13,9 @@ class ParseError;
 
 namespace stockade::cmd {
 
-// "help run" becomes "run --help". `args` are without the program's name.
-std::vector<std::string> WithoutHelpWord(std::vector<std::string> args);
+// "help run" becomes "run --help", and "--timeout=" a flag with an empty value: CLI11 would take the
+// next word for it. `args` are without the program's name.
+std::vector<std::string> Tidied(const CLI::App& app, const std::vector<std::string>& args);
 
 // kInvalidArgument when a command is named that `app` does not have, at either level.
 Status CheckCommandWords(const CLI::App& app, const std::vector<std::string>& args);

@@ -16,7 +16,7 @@ class CommandWords : public ::testing::Test {
         policy->require_subcommand(1);
         CLI::App* check = policy->add_subcommand("check", "");
         check->add_option("FILE", text_, "");
-        check->add_flag("--strict", "");
+        check->add_flag("--strict");
         app_.add_subcommand("doctor", "");
     }
     std::string Check(const std::vector<std::string>& args) {
@@ -53,10 +53,14 @@ TEST_F(CommandWords, AnUnknownFlagIsNamedWithTheNearest) {
     EXPECT_EQ(UnknownFlag(app_, "--zzzzzzzzz=x"), "unknown flag --zzzzzzzzz=x");
 }
 
-TEST_F(CommandWords, HelpIsAWord) {
-    EXPECT_EQ(WithoutHelpWord({"help", "policy"}), (std::vector<std::string>{"policy", "--help"}));
-    EXPECT_EQ(WithoutHelpWord({"help"}), std::vector<std::string>{"--help"});
-    EXPECT_EQ(WithoutHelpWord({"run", "help"}), (std::vector<std::string>{"run", "help"}));
+TEST_F(CommandWords, HelpIsAWordAndAnEmptyValueIsAValue) {
+    using Words = std::vector<std::string>;
+    EXPECT_EQ(Tidied(app_, {"help", "policy"}), (Words{"policy", "--help"}));
+    EXPECT_EQ(Tidied(app_, {"--config", "help", "help"}), (Words{"--config", "help", "--help"}));
+    EXPECT_EQ(Tidied(app_, {"doctor", "help"}), (Words{"doctor", "help"}));
+    EXPECT_EQ(Tidied(app_, {"--config=", "doctor"}), (Words{"--config", "", "doctor"}));
+    EXPECT_EQ(Tidied(app_, {"doctor", "cmd", "--x="}), (Words{"doctor", "cmd", "--x="}));
+    EXPECT_EQ(Tidied(app_, {"policy", "check", "--x=y"}), (Words{"policy", "check", "--x=y"}));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ int Main(int argc, char** argv) {
     AddDoctorCommand(app, client, exit_code);
     AddCompletionCommand(app, exit_code);
     app.set_version_flag("--version,-V", absl::StrCat("stockade ", kVersion));
-    std::vector<std::string> args = WithoutHelpWord({argv + 1, argv + argc});
+    std::vector<std::string> args = Tidied(app, {argv + 1, argv + argc});
     if (const Status known = CheckCommandWords(app, args); !known.ok()) return Complain(known);
     std::reverse(args.begin(), args.end());  // CLI11 takes them from the end
     try {

@@ -143,7 +143,8 @@ int AgentMain(int argc, char** argv) {
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
-        LogError("stockaded: ", ParseComplaint(app, error));
+        // To whoever typed it, and not as a line of a log.
+        (void)WriteAll(STDERR_FILENO, absl::StrCat("stockaded: ", ParseComplaint(app, error), "\n"));
         return 125;
     }
     if (geteuid() != 0) {
