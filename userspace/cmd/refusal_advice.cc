@@ -114,6 +114,10 @@ class Adviser {
                 "as the caller wrote it: whether the policy allows it cannot be told from this path");
             return;
         }
+        if (refusal.lock() == "mount") {
+            refusal.set_explanation("the mount is read-only, whatever the policy says");
+            return;
+        }
         if (section == "exec") return Judge({CaseKind::kExec}, {"exec.allow"}, refusal);
         // What a refused open was for is not known: it has no file.
         if (absl::StartsWith(id, "open")) {
@@ -148,10 +152,6 @@ class Adviser {
         if (!lines.empty()) {
             // The read is named first: `write` may read back, so it alone is not the smaller line.
             refusal.set_suggestion(absl::StrJoin(lines, ", or to write it "));
-            return;
-        }
-        if (refusal.lock() == "mount") {
-            refusal.set_explanation("the policy allows it; the mount is read-only");
             return;
         }
         refusal.set_lock("dac");

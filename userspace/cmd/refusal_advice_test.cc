@@ -63,7 +63,7 @@ TEST(RefusalAdvice, OtherLocksAreToldFromWhatThePolicySays) {
     EXPECT_EQ(permissions.suggestion(), "");
     EXPECT_EQ(permissions.explanation(), "the policy allows it; file permissions refused");
     EXPECT_EQ(Advised(kSpec, "refused.other_lock", "unlink", "/out/x", "mount").explanation(),
-              "the policy allows it; the mount is read-only");
+              "the mount is read-only, whatever the policy says");
 }
 
 TEST(RefusalAdvice, APathThatIsNotCleanIsNotJudged) {

@@ -231,6 +231,7 @@ TEST_F(Run, AResultIsNeverThatOfAnEarlierRun) {
                                               {"-p", dir_ + "/absent.yaml"},
                                               {"--in", "/nonexistent"},
                                               {"--timeout", ""},
+                                              {"--timeout=", "-q"},
                                               {"--in", ""},
                                               {"-w", "/nosuch"},
                                               {"--seccomp", dir_ + "/empty.json"},
@@ -284,10 +285,11 @@ TEST_F(Run, ARefusalSaysWhatWouldAllowItOrWhatDeniesIt) {
           "  exec: {allow: [/usr/**, /bin/**]}\n"
           "  files: {read: [/usr/**, /in/**], write: [/tmp/**], deny: [\"**/secret\"]}\n");
     const Ran ran = Stockade({"run", "-p", dir_ + "/advice.yaml", "--in", dir_ + "/ro", "--", "/bin/sh", "-c",
-                              "(: >/usr/x); (cat /tmp/nope/../../etc/hostname); (read a </in/secret); "
+                              "(: >/usr/x); (: >/dev/shm/x); (cat /tmp/nope/../../etc/hostname); (read a </in/secret); "
                               "(: >/sys/kernel/x); true"});
     EXPECT_TRUE(absl::StrContains(ran.err, "has no section network: everything there is allowed")) << ran.err;
-    EXPECT_TRUE(absl::StrContains(ran.err, "files.write: [/usr/x]")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(ran.err, "files.write: [/dev/shm/x]")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(ran.err, "the mount is read-only")) << ran.err;
     EXPECT_TRUE(absl::StrContains(ran.err, "denied by files.deny '**/secret'")) << ran.err;
     EXPECT_FALSE(absl::StrContains(ran.err, "refused: refused")) << ran.err;
 }
