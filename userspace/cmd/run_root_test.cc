@@ -238,7 +238,8 @@ TEST_F(Run, AResultIsNeverThatOfAnEarlierRun) {
                                               {"--events", ""}};
     for (const std::vector<std::string>& flags : cases) {
         Write("old.json", "{\"end\":\"exited\",\"exit_code\":0}\n");
-        const Ran ran = Sh("true", {flags[0], flags[1], "--result", dir_ + "/old.json"});
+        const Ran ran =
+            Stockade({"run", flags[0], flags[1], "--result", dir_ + "/old.json", "--", "/bin/true"});
         const std::string now = Read("old.json");
         EXPECT_EQ(ran.status, 125) << flags[0] << ran.err;
         EXPECT_TRUE(absl::StrContains(now, "\"exit_code\":125,\"end\":\"failed\"")) << flags[0] << now;
