@@ -51,7 +51,8 @@ LIBRARIES = {
     r'(bpf/(libbpf|bpf|btf)\.h|.*\.skel\.h)': {'userspace/kernel', 'tests'},
     # YAML is read where documents are compiled, and in the agent's own configuration.
     r'yaml-cpp/.*': {'userspace/policy', 'userspace/detect', 'userspace/cmd', 'tests'},
-    r'seccomp\.h': {'userspace/launch', 'tests'},
+    # userspace/model: names of system calls.
+    r'seccomp\.h': {'userspace/launch', 'userspace/model', 'tests'},
     r'CLI/.*': {'userspace/cmd', 'tests'},
     r're2/.*': {'userspace/decode', 'userspace/detect', 'userspace/policy', 'userspace/enrich', 'userspace/model', 'userspace/cmd', 'tests'},
 }

@@ -250,7 +250,7 @@ TEST_F(Agent, AClientThatDoesNotReadIsToldWhatItMissed) {
 
 // Only the agent knows that the policy killed the command; without its word nothing leaves /out.
 TEST_F(Agent, WithoutItsWordNothingIsCopied) {
-    product_.Put("config.yaml", product_.Get("config.yaml") + "agent_wait_seconds: 5\n");
+    product_.Configure("agent_wait_seconds: 5\n");
     std::filesystem::create_directory(product_.Path("unjudged"));
     const std::string policy =
         product_.Put("process.yaml",
@@ -284,7 +284,7 @@ TEST_F(Agent, WithoutItsWordNothingIsCopied) {
 }
 
 TEST_F(Agent, ADeadOneWithoutASuccessorEndsItsSandboxes) {
-    product_.Put("config.yaml", product_.Get("config.yaml") + "agent_wait_seconds: 1\n");
+    product_.Configure("agent_wait_seconds: 1\n");
     const pid_t client = product_.StartRun("networkless", {"/bin/sh", "-c", "echo up; sleep 1000"}, "alone");
     ASSERT_TRUE(Until([&] { return product_.Get("alone.out") == "up\n"; })) << product_.Get("alone.err");
     // Nobody may start another; see above.

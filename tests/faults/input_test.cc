@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -285,8 +285,8 @@ TEST_F(Input, ANonBlockingStandardErrorHidesNothingAndStaysAsItWas) {
         _exit(99);
     }
     // Full, so that whoever writes next must wait for us.
-    int waiting = 0;
-    EXPECT_TRUE(Until([&] { return ioctl(ends[0], FIONREAD, &waiting) == 0 && waiting >= 65536; }));
+    pollfd room = {.fd = ends[1], .events = POLLOUT, .revents = 0};
+    EXPECT_TRUE(Until([&] { return poll(&room, 1, 0) == 0; }));
     EXPECT_TRUE(Until([] { return product_->LeftOver().empty(); })) << product_->LeftOver();
     std::string text;
     const Fd reader(ends[0]);

@@ -201,5 +201,23 @@ TEST_F(Attack, ProgramsBesideTheListAreNotRun) {
     }
 }
 
+// Under `signal` an open is judged after its effect: outside every granted tree Landlock stands before it, although
+// the base lists "/" itself.
+TEST_F(Attack, AFileOutsideEveryGrantIsNotOpened) {
+    const std::string policy =
+        product_->Put("outside.yaml",
+                      "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: outside}\nspec:\n"
+                      "  exec: {allow: [\"/usr/bin/python3*\"]}\n  files: {read: [/usr/**]}\n  network: {}\n");
+    const Ran ran = product_->Run(policy,
+                                  {"python3", "-c",
+                                   "import os\nprint(os.listdir('/') != [])\n"
+                                   "try: print(open('/in/.ssh/id_rsa').read())\n"
+                                   "except PermissionError: print('refused')"},
+                                  {"--in", product_->Path("in")});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_EQ(ran.out, "True\nrefused\n") << ran.Text();
+    ExpectRefusedByUs(ran, "/in/.ssh/id_rsa");
+}
+
 }  // namespace
 }  // namespace stockade::tests

@@ -192,7 +192,18 @@ Product::Product(const std::string& more_config) {
     chmod(dir_.c_str(), 0755);
     WriteText(config(), absl::StrCat("runtime_dir: ", dir_, "/run\npin_dir: ", pin_dir(),
                                      "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 5\npolicy_dirs: [",
-                                     SourcePath("rules/policies"), "]\n", more_config));
+                                     SourcePath("rules/policies"), "]\n"));
+    if (!more_config.empty()) Configure(more_config);
+}
+
+void Product::Configure(const std::string& lines) {
+    std::string text;
+    for (const absl::string_view line : absl::StrSplit(Get("config.yaml"), '\n', absl::SkipEmpty())) {
+        const absl::string_view key = line.substr(0, line.find(':') + 1);
+        if (!absl::StartsWith(lines, key) && !absl::StrContains(lines, absl::StrCat("\n", key)))
+            absl::StrAppend(&text, line, "\n");
+    }
+    WriteText(config(), text + lines);
 }
 
 Product::~Product() {

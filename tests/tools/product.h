@@ -63,7 +63,7 @@ std::string FindProgram(const std::string& name);
 // One installation. Its agent is started by the first run, and stopped at the end.
 class Product {
   public:
-    explicit Product(const std::string& more_config = "");  // YAML lines; a key given again counts
+    explicit Product(const std::string& more_config = "");  // see Configure
     ~Product();
     Product(const Product&) = delete;
     Product& operator=(const Product&) = delete;
@@ -84,6 +84,8 @@ class Product {
     std::string dir() const { return dir_; }  // below /tmp: not what the sandbox has at /tmp
     std::string Path(const std::string& name) const { return dir_ + "/" + name; }
     std::string config() const { return Path("config.yaml"); }
+    // YAML lines, which take the place of those with the same key. The next agent reads them.
+    void Configure(const std::string& lines);
     std::string pin_dir() const { return "/sys/fs/bpf/" + tag_; }
     // A file in our directory; its parents are made, and everybody may read it.
     std::string Put(const std::string& name, const std::string& text, int mode = 0644);

@@ -1,5 +1,4 @@
-// What a verdict does to those it is not about: kill-process ends the process and nobody else; kill-sandbox ends all,
-// unless the breaker of the policy is open.
+// What a verdict does to those it is not about: kill-process ends the process and nobody else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,10 +13,6 @@
 namespace stockade::tests {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 // The denied file lies inside what Landlock grants, so that the verdict is BPF's on both backends.
 constexpr char kPolicy[] =
@@ -37,7 +32,7 @@ constexpr char kScript[] =
 
 class Verdict : public ::testing::Test {
   protected:
-    explicit Verdict(const std::string& config = "") : product_(config) {
+    Verdict() {
         product_.Put("in/secret", "PRIVATE\n");
     }
     std::string Policy(const std::string& mode, const std::string& violation) {
@@ -70,40 +65,6 @@ TEST_F(Verdict, ControlNothingDiesUnderObserve) {
     const Ran ran = product_.Run(Policy("observe", "kill-process"), {"/bin/sh", "-c", kScript}, In());
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(ran.out, "exec 0\nPRIVATE\nfile 0\nnetwork 1\nthe sleeper lives\n") << ran.Text();
-}
-
-class OpenBreaker : public Verdict {
-  protected:
-    OpenBreaker() : Verdict("kills_per_minute: 1\n") {}
-};
-
-// The second is condemned and refused everything, yet not killed; and that is said.
-TEST_F(OpenBreaker, DeniesWithoutKillingAndSaysSo) {
-    const std::string policy = Policy("enforce", "kill-sandbox");
-    const std::vector<std::string> words = {"/bin/sh", "-c",
-                                            "/bin/sleep 1000 & /usr/bin/id; /bin/sleep 1000"};
-    const Ran first = product_.Run(policy, words, In());
-    EXPECT_EQ(first.status, 137) << first.Text();
-
-    // The shell does nothing after its start but wait, so nothing but the agent would kill it.
-    const pid_t client = product_.StartRun(
-        policy, {"/bin/sh", "-c", "/bin/sleep 1000 & sleeper=$!; /usr/bin/id & echo up; wait $sleeper"},
-        "second", In());
-    EXPECT_TRUE(Until([&] {
-        return absl::StrContains(product_.Stockade({"ps", "-o", "json"}).out, "Degraded/BreakerOpen");
-    })) << product_.Stockade({"ps"}).out
-        << product_.Get("second.err");
-    EXPECT_THAT(product_.Get("run/agent.log"), HasSubstr("the breaker of its policy is open"));
-    EXPECT_THAT(product_.Processes(), Not(IsEmpty())) << "it was killed";
-
-    const std::vector<std::string> sandboxes = product_.Sandboxes();
-    ASSERT_EQ(sandboxes.size(), 1u);
-    (void)product_.Stockade({"kill", sandboxes.front()});
-    const Ran second = product_.Finish(client, "second");
-    std::vector<std::string> steps;
-    for (const Json& event : second.events) steps.push_back(At(event, "lifecycle.op"));
-    EXPECT_THAT(steps, Contains("condemned")) << second.Text();
-    EXPECT_THAT(steps, Contains("degraded")) << second.Text();
 }
 
 }  // namespace

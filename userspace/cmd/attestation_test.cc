@@ -31,7 +31,7 @@ LandlockChoice Choice(const std::string& spec) {
     library.Add(std::move(parsed.policies), diagnostics);
     EXPECT_FALSE(policy::HasErrors(diagnostics)) << policy::ToString(diagnostics.front());
     const policy::ResolvedPolicy resolved = *library.Resolve("t");
-    const auto compiled = policy::Compile(resolved, {.k1 = 1, .k2 = 3, .seed = 5});
+    const auto compiled = policy::Compile(resolved, {.k1 = 0x9e3779b97f4a7c15, .k2 = 0xd6e8feb86659fd93, .seed = 5});
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     return LandlockFor(resolved, *compiled, kernel::Backend::kSignal, false);
 }
@@ -70,7 +70,7 @@ TEST(LandlockRules, APolicyOfFilesGetsADomain) {
 
 TEST(LandlockRules, MorePathsThanTheLauncherOpensAreSaid) {
     std::string paths;
-    for (int i = 0; i < 4200; ++i) absl::StrAppend(&paths, i == 0 ? "" : ", ", "/f", i);
+    for (int i = 0; i < 4200; ++i) absl::StrAppend(&paths, i == 0 ? "" : ", ", "/d", i, "/f");
     const LandlockChoice choice = Choice(absl::StrCat("{files: {read: [", paths, "]}}"));
     EXPECT_FALSE(HasFileDomain(choice.domain));
     EXPECT_THAT(choice.left_out, HasSubstr("no Landlock: policy t needs 4"));

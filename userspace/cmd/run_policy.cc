@@ -102,13 +102,6 @@ Status PolicyStore::Refresh() {
         }
     }
     policy::ParseResult parsed = policy::ParseFiles(sources);
-    // One broken file is its own policies' trouble: they are not used, the others are.
-    for (const Diagnostic& diagnostic : parsed.diagnostics) {
-        if (diagnostic.severity != policy::Severity::kError) continue;
-        std::erase_if(parsed.policies, [&](const policy::SandboxPolicy& policy) {
-            return policy.at.file == diagnostic.at.file;
-        });
-    }
     parsed.diagnostics.insert(parsed.diagnostics.begin(), unread.begin(), unread.end());
     policy::PolicyLibrary library;
     const std::vector<policy::SandboxPolicy> policies = parsed.policies;

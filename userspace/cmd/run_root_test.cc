@@ -71,7 +71,6 @@ class Run : public ::testing::Test {
         auto text = ReadFile(dir_ + "/" + name, 1 << 22);
         return text.ok() ? *text : "";
     }
-
     static pid_t Start(std::vector<std::string> args, const std::string& tag, const std::string& to = "") {
         std::vector<std::string> words = {Bin("stockade"), "--config", dir_ + "/config.yaml"};
         words.insert(words.end(), args.begin(), args.end());
@@ -140,7 +139,6 @@ class Run : public ::testing::Test {
     static bool NothingLeft() {
         return Cgroups().empty() && std::filesystem::is_empty(dir_ + "/run/sandboxes");
     }
-
     static inline std::string dir_;
     static inline std::string tag_;
 };

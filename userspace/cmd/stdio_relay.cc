@@ -15,17 +15,20 @@ namespace {
 
 constexpr size_t kChunkBytes = 16384;
 
-// Until `from` ends, `to` breaks, or `stop` is readable. The error of `to`, if it was that.
-Status Copy(int from, int to, int stop) {
+enum class AtStop { kLeave, kDrain };
+
+// Until `from` ends, `to` breaks, or `stop` is readable; kDrain: what lies in `from` by then is copied
+// yet. The error of `to`, if it was that.
+Status Copy(int from, int to, int stop, AtStop at_stop) {
     char buffer[kChunkBytes];
     while (true) {
         pollfd fds[] = {{.fd = from, .events = POLLIN, .revents = 0},
                         {.fd = stop, .events = POLLIN, .revents = 0}};
-        if (poll(fds, stop >= 0 ? 2 : 1, -1) < 0) {
+        if (poll(fds, 2, -1) < 0) {
             if (errno == EINTR) continue;
             return absl::OkStatus();
         }
-        if (fds[1].revents != 0) return absl::OkStatus();
+        if (fds[1].revents != 0 && (at_stop == AtStop::kLeave || fds[0].revents == 0)) return absl::OkStatus();
         const ssize_t n = read(from, buffer, sizeof(buffer));
         // Somebody who shares the stream may have made it non-blocking, and read what was there.
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -75,7 +78,7 @@ int StdioRelay::fd(int stream) const {
 
 // However it ends, the pipe is closed: who writes on into it is told, and does not wait.
 void StdioRelay::Output(int stream) {
-    const Status status = Copy(ours_[stream].get(), stream, -1);
+    const Status status = Copy(ours_[stream].get(), stream, stop_.get(), AtStop::kDrain);
     // EPIPE and ECONNRESET: the reader has gone, which is how `| head` ends.
     const bool gone = absl::IsFailedPrecondition(status) || absl::IsUnavailable(status);
     if (!status.ok() && !gone) failed_[stream] = status;
@@ -89,7 +92,7 @@ void StdioRelay::Start() {
         if (!ours_[stream].ok()) continue;
         threads_.emplace_back([this, stream] {
             if (stream != 0) return Output(stream);
-            (void)Copy(0, ours_[0].get(), stop_.get());  // a command that reads no more is its own affair
+            (void)Copy(0, ours_[0].get(), stop_.get(), AtStop::kLeave);  // a command that reads no more is its own affair
             ours_[0].Reset();                            // the command sees the end of its input
         });
     }

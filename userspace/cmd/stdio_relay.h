@@ -26,7 +26,8 @@ class StdioRelay {
     int fd(int stream) const;
     // After the descriptors were sent: closes our copies of them and starts to relay.
     void Start();
-    // Waits until the sandbox's output is through; input that is not read yet is left.
+    // The sandbox has ended: its output that lies in the pipes is copied yet, input that is not read is
+    // left. A task in state D, which holds a pipe and is not killed yet, writes no more.
     void Finish();
     // After Finish: why output was lost (a full disk), or OK. A reader that went is no error.
     const Status& status() const { return status_; }

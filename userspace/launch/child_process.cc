@@ -106,7 +106,7 @@ void AddLandlock(const LandlockPlan& landlock, int abi, PlanStore& store) {
     ChildPlan& plan = store.plan;
     plan.landlock_abi = abi;
     if (landlock.empty() || abi == 0) return;
-    constexpr uint64_t kRefer = 1u << 13, kFileRights = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 14;
+    constexpr uint64_t kRefer = 1u << 13;
     uint64_t handled = LandlockAccess(landlock.handled, abi);
     const bool writes = (landlock.handled & kLandlockWrite) != 0;
     // Any domain refuses moves between directories unless it handles and grants them.
@@ -115,8 +115,8 @@ void AddLandlock(const LandlockPlan& landlock, int abi, PlanStore& store) {
         store.rules.push_back({"/", kRefer, 0});
     }
     for (const LandlockPath& row : landlock.paths) {
-        uint64_t access = LandlockAccess(row.rights, abi) & handled;
-        store.rules.push_back({row.path.c_str(), access, access & kFileRights});
+        store.rules.push_back({row.path.c_str(), LandlockAccess(row.rights, abi) & handled,
+                               LandlockFileAccess(row.rights, abi) & handled});
     }
     plan.landlock_fs = handled;
     if (abi >= 6)

@@ -35,13 +35,54 @@ uint64_t LandlockAccess(uint32_t rights, int abi) {
     if (rights & kLandlockRead) access |= kReadFile | kReadDir;
     if (rights & kLandlockWrite) access |= kWriteAll;
     if (rights & kLandlockExecute) access |= kExecute;
+    if (rights & kLandlockReadThis) access |= kReadDir;
     if (abi < 3) access &= ~kTruncate;
     if (abi < 2) access &= ~kRefer;
     return abi < 1 ? 0 : access;
 }
 
+uint64_t LandlockFileAccess(uint32_t rights, int abi) {
+    constexpr uint64_t kOfFiles = kExecute | kWriteFile | kReadFile | kTruncate;
+    uint64_t access = LandlockAccess(rights, abi) & kOfFiles;
+    if (abi >= 1 && (rights & kLandlockReadThis)) access |= kReadFile;
+    if (abi >= 1 && (rights & kLandlockExecuteThis)) access |= kExecute;
+    return access;
+}
+
+namespace {
+
+// The rights of one path alone where it has none of what lies below it.
+uint32_t ThisAlone(uint32_t rights) {
+    uint32_t alone = rights & ~(kLandlockRead | kLandlockExecute);
+    if (rights & kLandlockRead) alone |= kLandlockReadThis;
+    if (rights & kLandlockExecute) alone |= kLandlockExecuteThis;
+    return alone;
+}
+
+// What rows above give to all below them covers what a path has alone.
+uint32_t Lacking(uint32_t rights, uint32_t inherited) {
+    return rights & ~(inherited | (ThisAlone(inherited) & (kLandlockReadThis | kLandlockExecuteThis)));
+}
+
+std::string ParentOf(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
+
+// A file that is not there at the start gets no rule: where the sandbox may make it, it reads there.
+void AddReadsOfTheMade(const std::vector<std::string>& alone, std::map<std::string, uint32_t>* merged) {
+    for (const std::string& path : alone) {
+        const std::string parent = ParentOf(path);
+        for (const auto& [outer, rights] : *merged) {
+            if ((rights & kLandlockWrite) == 0 || !Covers(outer, parent)) continue;
+            (*merged)[parent] |= kLandlockRead;
+            break;
+        }
+    }
+}
+
+}  // namespace
+
 LandlockPlan PlanLandlock(uint32_t handled, const std::vector<LandlockPattern>& patterns) {
     std::map<std::string, uint32_t> merged;
+    std::vector<std::string> alone;
     for (const LandlockPattern& pattern : patterns) {
         std::string path = pattern.prefix;
         // A prefix that ends inside a component ("/usr/bin/python" of python3*) stands for its
@@ -55,19 +96,22 @@ LandlockPlan PlanLandlock(uint32_t handled, const std::vector<LandlockPattern>& 
         // Making or removing a file asks its directory for the right. Not so /dev: its nodes are
         // there, nobody makes one, and the right would reach /dev/shm.
         if (pattern.exact && (rights & kLandlockWrite) != 0 && path != "/") {
-            std::string parent = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+            const std::string parent = ParentOf(path);
             if (parent != "/dev") merged[parent] |= kLandlockWrite;
         }
-        if (rights != 0) merged[path] |= rights;
+        if (pattern.exact && (rights & kLandlockRead) != 0 && path != "/") alone.push_back(path);
+        if (rights != 0) merged[path] |= pattern.exact ? ThisAlone(rights) : rights;
     }
+    AddReadsOfTheMade(alone, &merged);
     LandlockPlan plan;
     plan.handled = handled;
     for (const auto& [path, rights] : merged) {
         uint32_t inherited = 0;
         for (const LandlockPath& row : plan.paths) {
-            if (row.path != path && Covers(row.path, path)) inherited |= row.rights;
+            if (row.path != path && Covers(row.path, path))
+                inherited |= row.rights & (kLandlockRead | kLandlockWrite | kLandlockExecute);
         }
-        if ((rights & ~inherited) != 0) plan.paths.push_back({path, rights});
+        if (Lacking(rights, inherited) != 0) plan.paths.push_back({path, rights});
     }
     return plan;
 }

@@ -14,6 +14,10 @@ enum LandlockRight : uint32_t {
     kLandlockRead = 1,   // open for reading, list
     kLandlockWrite = 2,  // write, truncate, make, remove, rename
     kLandlockExecute = 4,
+    // Of a path that is listed alone: the file that it is, or the listing of the directory that it is.
+    // Nothing below: a policy that lists "/" does not grant the machine.
+    kLandlockReadThis = 8,
+    kLandlockExecuteThis = 16,
 };
 
 struct LandlockPath {
@@ -46,5 +50,7 @@ LandlockPlan PlanLandlock(uint32_t handled, const std::vector<LandlockPattern>& 
 int LandlockAbi();
 // landlock_ruleset_attr.handled_access_fs for the rights, cut down to the ABI.
 uint64_t LandlockAccess(uint32_t rights, int abi);
+// The same of a rule whose path is no directory.
+uint64_t LandlockFileAccess(uint32_t rights, int abi);
 
 }  // namespace stockade::launch

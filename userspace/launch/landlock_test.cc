@@ -41,6 +41,20 @@ TEST(LandlockPlan, AnyNamePatternIsTheWholeTree) {
               (std::map<std::string, uint32_t>{{"/", kLandlockRead}}));
 }
 
+// "/" listed alone is the names in it; what the sandbox can make it can read back.
+TEST(LandlockPlan, APathAloneGivesNothingBelowIt) {
+    EXPECT_EQ(Rows(PlanLandlock(kLandlockRead | kLandlockExecute,
+                                {{kLandlockRead, "/", true}, {kLandlockRead, "/etc/passwd", true}, {kLandlockExecute, "/bin/sh", true}})),
+              (std::map<std::string, uint32_t>{{"/", kLandlockReadThis},
+                                               {"/etc/passwd", kLandlockReadThis},
+                                               {"/bin/sh", kLandlockReadThis | kLandlockExecuteThis}}));
+    EXPECT_EQ(Rows(PlanLandlock(kLandlockRead | kLandlockWrite, {{kLandlockWrite, "/out/", false}, {kLandlockRead, "/out/a/b", true}})),
+              (std::map<std::string, uint32_t>{{"/out", kLandlockWrite}, {"/out/a", kLandlockRead}}));
+    EXPECT_EQ(LandlockAccess(kLandlockReadThis | kLandlockExecuteThis, 7), 8u);
+    EXPECT_EQ(LandlockFileAccess(kLandlockReadThis | kLandlockExecuteThis, 7), 1u | 4u);
+    EXPECT_EQ(LandlockFileAccess(kLandlockRead, 7), 4u);
+}
+
 TEST(LandlockAccess, CutDownToTheKernels) {
     EXPECT_EQ(LandlockAccess(kLandlockRead, 0), 0u);
     EXPECT_EQ(LandlockAccess(kLandlockRead | kLandlockExecute, 1), 1u | 4u | 8u);

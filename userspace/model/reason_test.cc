@@ -85,7 +85,7 @@ TEST(Suggestion, EveryEscapeButLeavingHasItsGrant) {
         v1::Event event;
         event.set_code("escape");
         event.mutable_escape()->set_op(std::string(op.text));
-        EXPECT_EQ(Suggestion(event).empty(), op.text == "left-cgroup") << op.text;
+        EXPECT_EQ(Suggestion(event).empty(), op.text == "left-cgroup" || op.text == "system-call") << op.text;
     }
 }
 
@@ -102,6 +102,7 @@ TEST(Operation, EveryOperationOfTheWireHasARow) {
             NetEvent("", std::string(op.text).c_str(), "inet", "stream", "", 0)))) << op.text;
     }
     for (const Name& op : EscapeOps()) {
+        if (op.text == "system-call") continue;  // refused by another lock; judged by none of ours, so in no row
         v1::Event event;
         event.mutable_escape()->set_op(std::string(op.text));
         EXPECT_TRUE(FindOperation(OperationOf(event))) << op.text;
