@@ -265,14 +265,13 @@ TEST_F(Run, AResultToAFifoThatNobodyReadsIsAnError) {
 }
 
 TEST_F(Run, QuietStillSaysWhyItWasKilled) {
-    const Ran killed = Stockade(
-        {"run", "-q", "-p", dir_ + "/strict.yaml", "--", "/bin/sh", "-c", "/usr/bin/id; /bin/sleep 100"});
+    const Ran killed = Stockade({"run", "-q", "-p", dir_ + "/strict.yaml", "--", "/bin/sh", "-c", "/usr/bin/id; /bin/sleep 100"});
     EXPECT_TRUE(absl::StrContains(killed.err, "killed by policy strict: ")) << killed.err;
     EXPECT_FALSE(absl::StrContains(killed.err, "refused:")) << killed.err;
     const Ran late = Sh("sleep 100", {"-q", "--timeout", "300ms"});
     EXPECT_TRUE(absl::StrContains(late.err, "stockade: killed: ")) << late.err;
-    EXPECT_TRUE(absl::StrContains(
-        Stockade({"run", "-q", "-p", dir_ + "/open.yaml", "--", "/nonexistent"}).err, "stockade: not run: "));
+    const std::vector<std::string> absent = {"run", "-q", "-p", dir_ + "/open.yaml", "--", "/nonexistent"};
+    EXPECT_TRUE(absl::StrContains(Stockade(absent).err, "stockade: not run: "));
     EXPECT_EQ(Sh("true", {"-q"}).err, "");
 }
 
@@ -287,15 +286,16 @@ TEST_F(Run, ARefusalSaysWhatWouldAllowItOrWhatDeniesIt) {
                               "(: >/usr/x); (: >/dev/shm/x); (cat /tmp/nope/../../etc/hostname); (read a </in/secret); "
                               "(: >/sys/kernel/x); true"});
     EXPECT_TRUE(absl::StrContains(ran.err, "has no section network: everything there is allowed")) << ran.err;
-    EXPECT_TRUE(absl::StrContains(ran.err, "files.write: [/dev/shm/x]")) << ran.err;
-    EXPECT_TRUE(absl::StrContains(ran.err, "the mount is read-only")) << ran.err;
+    // What other locks refuse is seen at the end of system calls, which only `signal` looks at.
+    const bool calls = absl::StrContains(Stockade({"doctor", "-o", "json"}).out, "\"backend\":\"signal\"");
+    for (const char* word : {"files.write: [/dev/shm/x]", "the mount is read-only"})
+        EXPECT_TRUE(!calls || absl::StrContains(ran.err, word)) << ran.err;
     EXPECT_TRUE(absl::StrContains(ran.err, "denied by files.deny '**/secret'")) << ran.err;
     EXPECT_FALSE(absl::StrContains(ran.err, "refused: refused")) << ran.err;
 }
 
 TEST_F(Run, HelpAndVersionAreThere) {
-    for (const char* word : {"help", "--help"})
-        EXPECT_TRUE(absl::StrContains(Stockade({word}).out, "doctor"));
+    for (const char* word : {"help", "--help"}) EXPECT_TRUE(absl::StrContains(Stockade({word}).out, "doctor"));
     EXPECT_TRUE(absl::StrContains(Stockade({"help", "run"}).out, "--policy"));
     EXPECT_TRUE(absl::StartsWith(Stockade({"--version"}).out, "stockade "));
     const Ran full = Finish(
