@@ -8,7 +8,7 @@
 /* Loops here are calls of bpf_loop, each of which does several steps: a call and its return cost as
  * much as a step (13 ns where returns are guarded), and steps that the verifier unrolls cost it too
  * much, as it follows them once for each size of policies. */
-#define EVAL_STEPS 3
+#define EVAL_STEPS 2
 #define GLOB_WORDS 2
 #define GLOB_PART (GLOB_WORDS * 8)
 

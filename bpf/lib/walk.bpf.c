@@ -107,7 +107,7 @@ static __always_inline int walk_step(struct sk_path_query *query, __u32 at) {
 
 /* A call of bpf_loop and its return cost as much as a level (13 ns where returns are guarded): so each
  * does several levels. All levels in one are too many instructions for the verifier. */
-#define LOOP_STEPS 4
+#define LOOP_STEPS 2
 
 static int walk_steps(__u32 i, struct sk_loop *loop) {
     for (__u32 k = 0; k < LOOP_STEPS; k++)

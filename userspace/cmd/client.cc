@@ -23,8 +23,8 @@
 namespace stockade::cmd {
 namespace {
 
-// Loading and verifying the programs takes some 100 ms; a machine under load may need seconds.
-constexpr int kStartWaitMs = 30000;
+// Loading and verifying the programs takes some 500 ms, and on an emulated CPU half a minute.
+constexpr int kStartWaitMs = 120000;
 constexpr int kAnswerWaitMs = 30000;
 
 StatusOr<std::string> SocketOf(const ClientOptions& options) {
