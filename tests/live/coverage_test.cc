@@ -1,6 +1,7 @@
 // Each cell of the coverage table, by each way to do its operation: once under a policy that refuses it, and once under the same
 // policy in `mode: observe`, in which the effect must happen. The effect is looked at from outside.
 #include <fcntl.h>
+#include <bpf/bpf.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -167,18 +168,38 @@ void CoverageTest::ExpectCell(const Result& result, Cell cell, bool effect) {
     }
 }
 
+// Runs of our tracepoint programs that the kernel left out: newer ones (7.x) may preempt such a program, and skip it for whoever
+// comes to it on that CPU meanwhile. An emulated CPU makes that likely.
+uint64_t MissedRuns() {
+    uint64_t missed = 0;
+    for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
+        Fd program(bpf_prog_get_fd_by_id(id));
+        bpf_prog_info info{};
+        uint32_t size = sizeof(info);
+        if (program.ok() && bpf_obj_get_info_by_fd(program.get(), &info, &size) == 0) missed += info.recursion_misses;
+    }
+    return missed;
+}
+
 TEST_P(CoverageTest, IsWhatTheTableSays) {
     bool control_effect = false, effect = false;
-    Result control = Run(true, control_effect);
+    Result control, refused;
+    // A case during which a run was left out says nothing about the table: it is done again, and told.
+    for (int attempt = 0; attempt < 10; attempt++) {
+        const uint64_t before = MissedRuns();
+        control = Run(true, control_effect);
+        refused = Run(false, effect);
+        const uint64_t missed = MissedRuns() - before;
+        if (missed == 0) break;
+        std::cout << "the kernel left out " << missed << " runs of programs; once more\n";
+    }
     const Cell cell = Expected();
     if (GetParam().optional && !control_effect && !control.killed()) {
-        Result refused = Run(false, effect);
         EXPECT_FALSE(effect) << refused.Describe();
         // Listed in tests/skips.list for the kernels that lack it: elsewhere the trigger is broken.
         GTEST_SKIP() << "this kernel has no such route: " << control.output;
     }
     ExpectControl(control, cell, control_effect);
-    Result refused = Run(false, effect);
     ExpectCell(refused, cell, effect);
 }
 
