@@ -47,7 +47,7 @@ static __always_inline bool sys_home(struct sk_task *mine, struct task_struct *t
 static __always_inline bool sys_ends(struct sk_task *mine, struct task_struct *task, struct sk_config *conf) {
     __u32 slot = mine->label.slot, generation = mine->label.generation & SK_GENERATION_MASK;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
-    bool ends = !state || !slot_is(slot, generation) || state->condemned_ns || (mine->label.generation & SK_LABEL_DOOMED) ||
+    bool ends = !state || !slot_of_label(slot, generation) || state->condemned_ns || (mine->label.generation & SK_LABEL_DOOMED) ||
                 (state->dooms && files_doomed(task, slot, generation));
     if (!ends && !sys_home(mine, task, conf)) {
         case_fill(&mine->scratch.base, slot, mine->label.generation, SK_SECTION_ESCAPE, SK_POWER_KILL_AFTER);

@@ -63,7 +63,6 @@ struct sk_case {
     __u64 root_dentry;  /* where the sandbox's paths start */
     __u64 path_hash;    /* tells objects apart for `record: first` */
     __u32 policy_index; /* read once per verdict */
-    __u32 policy_flags;
     __u32 slot;
     __u32 generation;
     __u32 entered; /* SK_LABEL_STARTING, SK_LABEL_ENTERED or 0 */

@@ -30,11 +30,11 @@ int seen_settle(struct sk_case *c);
  * leaves no policy: everything denied. */
 static __always_inline void case_slot(struct sk_case *c) {
     __u32 number = c->slot;
-    struct sk_slot *slot = bpf_map_lookup_elem(&slots, &number);
+    struct sk_slot *slot = slot_of_label(number, c->generation);
     struct sk_state *state = bpf_map_lookup_elem(&states, &number);
     c->policy_index = SK_NO_POLICY;
     c->root_dentry = 0;
-    if (!state || !slot_is(number, c->generation) || !slot) {
+    if (!state || !slot) {
         count_error(SK_ERROR_SLOT_STALE);
     } else {
         c->policy_index = *(volatile __u32 *)&slot->policy_index;
@@ -50,13 +50,11 @@ static __always_inline void case_policy(struct sk_case *c) {
         count_error(SK_ERROR_POLICY_MISSING);
         c->policy_id = 0;
         c->grants = 0;
-        c->policy_flags = 0;
         if (c->code == SK_CODE_OK) c->code = SK_CODE_NO_POLICY;
         return;
     }
     c->policy_id = head->id;
     c->grants = head->grants;
-    c->policy_flags = head->flags;
     if (head->mode == SK_MODE_OBSERVE) c->flags |= SK_RECORD_OBSERVE;
     c->entered_rule = head->entered;
 }

@@ -42,7 +42,7 @@ static __always_inline const union sk_cell *policy_cell(const struct sk_policy *
 }
 
 static __always_inline __u64 edge_key(__u64 h, __u32 state) {
-    return (h ^ ((__u64)state * SK_EDGE_SPREAD)) * keys.k1;
+    return sk_edge_key((const void *)&keys, h, state);
 }
 
 /* All ones when the two are equal, else 0: without a branch, which BPF makes of every comparison. */

@@ -37,11 +37,13 @@ static __always_inline __u32 slot_of_kernel_cgroup(struct cgroup *cgroup, __u64 
     return slot_at(cgroup, BPF_CORE_READ(cgroup, kn, id), BPF_CORE_READ(cgroup, level), levels);
 }
 
-/* Is this label's sandbox still the one of its slot? A task that was moved out can outlive its
+/* The slot of a label's sandbox; NULL when that is gone. A task that was moved out can outlive its
  * sandbox, and what it does must not be charged to the next one. */
-static __always_inline bool slot_is(__u32 number, __u32 generation) {
+static __always_inline struct sk_slot *slot_of_label(__u32 number, __u32 generation) {
     struct sk_slot *slot = bpf_map_lookup_elem(&slots, &number);
-    return slot && slot->generation == (generation & SK_GENERATION_MASK) && slot->state != SK_SLOT_FREE;
+    if (!slot) return NULL;
+    bool same = slot->generation == (generation & SK_GENERATION_MASK) && slot->state != SK_SLOT_FREE;
+    return same ? slot : NULL;
 }
 
 /* Labels a task; NULL when there is no memory. */

@@ -4,7 +4,7 @@
 #include "bpf/lib/errors.h"
 
 static __always_inline __u64 hash_word(__u64 h, __u64 word) {
-    return __builtin_bswap64((h ^ word) * keys.k1) * keys.k2;
+    return sk_hash_word((const void *)&keys, h, word);
 }
 
 static __always_inline __u64 hash_inline(const struct sk_dentry_view *view) {
@@ -241,12 +241,16 @@ __noinline __u64 file_of_fd(__u32 fd) {
     return (__u64)file;
 }
 
+/* The same by checked loads, as a pointer that the verifier knows; only where has_rdonly_cast(). */
+static __always_inline struct file *file_by_cast(__u32 fd) {
+    struct fdtable *table = bpf_get_current_task_btf()->files->fdt;
+    return fd < table->max_fds ? cast_to(kiocb, table->fd + fd)->ki_filp : NULL;
+}
+
 __noinline int fd_view(struct sk_file_view *out, __u32 fd) {
     if (!out) return -1;
     if (has_rdonly_cast()) {
-        struct fdtable *table = bpf_get_current_task_btf()->files->fdt;
-        if (fd >= table->max_fds) return -1;
-        struct file *file = cast_to(kiocb, table->fd + fd)->ki_filp;
+        struct file *file = file_by_cast(fd);
         if (!file) return -1;
         out->mnt = (__u64)file->f_path.mnt;
         out->dentry = (__u64)file->f_path.dentry;
@@ -268,9 +272,7 @@ __noinline int fd_view(struct sk_file_view *out, __u32 fd) {
 __noinline int fd_socket(struct sk_socket_view *out, __u32 fd) {
     if (!out) return -1;
     if (has_rdonly_cast()) {
-        struct fdtable *table = bpf_get_current_task_btf()->files->fdt;
-        if (fd >= table->max_fds) return -1;
-        struct file *file = cast_to(kiocb, table->fd + fd)->ki_filp;
+        struct file *file = file_by_cast(fd);
         if (!file || (file->f_inode->i_mode & 0170000) != 0140000) return -1;
         struct sock *sk = cast_to(socket, file->private_data)->sk;
         if (!sk) return -1;
