@@ -58,9 +58,11 @@ function(stockade_room dir_name)
     endforeach()
 endfunction()
 
-# stockade_binary(<name> SOURCES files... [DEPS targets...] [STATIC])      an executable in build/<preset>/bin
+# stockade_binary(<name> SOURCES files... [DEPS targets...] [STATIC | STATIC_PIE])      an executable in build/<preset>/bin
+# STATIC_PIE: nothing is left to the dynamic loader, which is half of what a short-lived program costs. Not for what looks up names:
+# glibc's resolver and NSS load libraries.
 function(stockade_binary name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC" "" "SOURCES;DEPS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC;STATIC_PIE" "" "SOURCES;DEPS")
     foreach(source IN LISTS arg_SOURCES)
         if(NOT IS_ABSOLUTE ${source} AND NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
             # Fails when this target is built, not when anything is configured: a room that is half written stops only itself.
@@ -75,6 +77,9 @@ function(stockade_binary name)
     target_link_libraries(${name} PRIVATE ${arg_DEPS} stockade_flags)
     if(arg_STATIC AND NOT STOCKADE_SANITIZE)
         target_link_options(${name} PRIVATE -static)
+    elseif(arg_STATIC_PIE AND NOT STOCKADE_SANITIZE)
+        target_compile_options(${name} PRIVATE -fPIE)
+        target_link_options(${name} PRIVATE -static-pie)
     endif()
 endfunction()
 
