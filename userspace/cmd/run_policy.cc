@@ -21,6 +21,10 @@ using policy::Diagnostic;
 
 // Policies in directories are written by administrators; thousands mean a wrong directory.
 constexpr size_t kMaxPolicyFiles = 4096;
+// Texts whose policies are kept: a platform starts thousands of sandboxes under a few, and parsing one takes
+// some milliseconds of each start. In all 2 MiB of text.
+constexpr size_t kMaxKnownTexts = 32;
+constexpr size_t kMaxKnownBytes = 64 << 10;
 
 StatusOr<std::vector<std::string>> PolicyFiles(const std::vector<std::string>& directories) {
     std::vector<std::string> files;
@@ -115,6 +119,7 @@ Status PolicyStore::Refresh() {
     broken_ = Errors(parsed.diagnostics);
     if (!broken_.empty()) LogWarning("policies that are not used, for their errors: ", broken_);
     library_ = std::move(library);
+    known_texts_.clear();
     signature_ = std::move(signature);
     return absl::OkStatus();
 }
@@ -151,6 +156,17 @@ StatusOr<policy::ResolvedPolicy> PolicyStore::FromText(const api::PolicySource& 
     return *std::move(resolved);
 }
 
+StatusOr<policy::ResolvedPolicy> PolicyStore::FromKnownText(const api::PolicySource& source) {
+    const std::string key = absl::StrCat(source.filename(), std::string(1, '\0'), source.name(),
+                                         std::string(1, '\0'), source.text());
+    const auto known = known_texts_.find(key);
+    if (known != known_texts_.end()) return known->second;
+    SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, FromText(source));
+    if (key.size() > kMaxKnownBytes) return policy;
+    if (known_texts_.size() >= kMaxKnownTexts) known_texts_.clear();
+    return known_texts_.emplace(key, std::move(policy)).first->second;
+}
+
 StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) const {
     std::vector<std::string> matches;
     for (const std::string& name : library_.Names()) {
@@ -180,7 +196,7 @@ StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) cons
 StatusOr<ChosenPolicy> PolicyStore::Choose(const api::PolicySource& source, const model::Labels& labels) {
     SK_RETURN_IF_ERROR(Refresh());
     if (!source.text().empty()) {
-        SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, FromText(source));
+        SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, FromKnownText(source));
         return ChosenPolicy{.policy = std::move(policy), .note = ""};
     }
     if (source.name().empty()) return BySelector(labels);

@@ -5,6 +5,7 @@
 // absent, which is only observed. Other files are not affected. One thread.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,14 @@ class PolicyStore {
   private:
     Status Refresh();
     StatusOr<policy::ResolvedPolicy> FromText(const api::PolicySource& source) const;
+    StatusOr<policy::ResolvedPolicy> FromKnownText(const api::PolicySource& source);
     StatusOr<ChosenPolicy> BySelector(const model::Labels& labels) const;
 
     const std::vector<std::string> directories_;
     const std::string default_policy_;
     std::string signature_;  // names, sizes and times of all files
     policy::PolicyLibrary library_;
+    std::map<std::string, policy::ResolvedPolicy> known_texts_;  // by what was asked for; good until library_ changes
     std::string broken_;  // errors of the files; told when what was looked for may be in them
 };
 
