@@ -120,7 +120,8 @@ KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceF
         if (frozen.ok() && *frozen) report.times.frozen_ns = BootNow();
     }
     if (evidence) {
-        evidence(BootNow() + options.evidence_ns);
+        const uint64_t now = BootNow();
+        evidence(std::max(now + options.evidence_ns / 2, report.times.freeze_asked_ns + options.evidence_ns));
         report.times.evidence_ns = BootNow();
     }
     report.status = WriteIn(cgroup_fd, "cgroup.kill", "1");

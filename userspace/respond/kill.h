@@ -39,7 +39,8 @@ struct KillOptions {
     // How long to wait for the freezer. The kernel side stands already, so this only keeps the
     // evidence still; tasks in the kernel freeze when they come out.
     uint64_t freeze_wait_ns = 1'000'000;
-    // Evidence must be taken within this (DESIGN rule 10); handed on as a deadline.
+    // From the order to freeze on, evidence must be taken within this (DESIGN rule 10), and gets half of it at
+    // least; handed on as a deadline.
     uint64_t evidence_ns = 2'000'000;
     // After it the report says pending; a caller that must know waits on with WaitEmpty.
     uint64_t empty_wait_ns = 5'000'000'000;
