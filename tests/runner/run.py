@@ -16,6 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import coverage  # noqa: E402
 import results  # noqa: E402
 
 RUNGS = ('arch', 'unit', 'root', 'live', 'vm')
@@ -145,6 +146,10 @@ def main():
     listed = results.read_skip_list(os.path.join(args.source_dir, 'tests', 'skips.list'))
     cases += results.check_skips(cases, listed, args.complete and not args.patterns)
 
+    with open(os.path.join(args.source_dir, 'docs', 'coverage.md'), encoding='utf-8') as file:
+        lines = coverage.table(file.read(), cases)
+    if lines:
+        print('== coverage', *lines, sep='\n', flush=True)
     # Skips and failures once more at the end, where a reader of a long log looks for them.
     print('== summary', flush=True)
     for status in ('skipped', 'failed'):
