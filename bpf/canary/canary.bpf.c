@@ -49,6 +49,16 @@ int BPF_PROG(skc_exec) {
     return 0;
 }
 
+/* So long that the timer, or whoever sleeps on this CPU, comes while it runs. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(skc_hold) {
+    struct skc_control *control = aimed_at_current();
+    if (!control) return 0;
+    __sync_fetch_and_add(&control->hold_hits, 1);
+    for (int i = 0; i < 1000; i++) bpf_ktime_get_ns();
+    return 0;
+}
+
 /* Attached to the throw-away cgroup itself, so it needs no aim. 0 = refuse. */
 SEC("cgroup/connect4")
 int skc_connect(struct bpf_sock_addr *ctx) {

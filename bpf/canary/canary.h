@@ -9,4 +9,5 @@ struct skc_control {
     __u64 lsm_hits;  /* times each program saw a task of that cgroup */
     __u64 exec_hits;
     __u64 connect_hits;
+    __u64 hold_hits;
 };

@@ -12,7 +12,7 @@ __noinline int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 argc) {
     record->old_tid = old_tid;
     record->role = c->base.role;
     if (argc) {
-        record->argc = argc;
+        record->argc = argc == SK_ARGC_UNKNOWN ? 0 : argc;
         unsigned long start = BPF_CORE_READ(task, mm, arg_start);
         __u64 len = BPF_CORE_READ(task, mm, arg_end) - start;
         record->argv_truncated = len > SK_ARGV_BYTES;
@@ -40,7 +40,15 @@ int BPF_PROG(exec_check, struct linux_binprm *bprm, int ret) {
  * is judged. SOURCE exec_binprm. */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(exec_done, struct task_struct *task, int old_tid, struct linux_binprm *bprm) {
-    return exec_enter(task, old_tid, bprm);
+    return exec_enter(bprm->file, old_tid, bprm->argc);
+}
+
+/* The same where tracepoints may be preempted: docs/adr/0006-preempted-tracepoints.md. */
+SEC("tp/sched/sched_process_exec")
+int exec_done_tp(struct trace_event_raw_sched_process_exec *ctx) {
+    struct mm_struct *mm = bpf_get_current_task_btf()->mm;
+    struct file *file = mm ? mm->exe_file : NULL; /* what bprm->file was */
+    return file ? exec_enter(file, ctx->old_pid, SK_ARGC_UNKNOWN) : 0;
 }
 
 /* FIRES for each mapping of a file, of programs, ELF interpreters and libraries too.

@@ -43,7 +43,8 @@ __noinline int exit_report(struct sk_case *c, __u32 status) {
 
 /* FIRES once for each new task, threads and io_uring workers included, as the parent, before the
  * child runs. SOURCE kernel_clone -> copy_process, create_io_thread -> copy_process. COVERAGE all
- * tasks. ON_ERROR no storage: parent killed, sandbox condemned. */
+ * tasks, but where tracepoints may be preempted: task_by_cgroup makes up for those. ON_ERROR no
+ * storage: parent killed, sandbox condemned. */
 SEC("tp_btf/task_newtask")
 int BPF_PROG(label_newtask, struct task_struct *task, __u64 clone_flags) {
     return label_inherit(task, clone_flags);
@@ -52,6 +53,10 @@ int BPF_PROG(label_newtask, struct task_struct *task, __u64 clone_flags) {
 /* FIRES once for each thread that ends, as that thread. SOURCE do_exit. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(label_exit, struct task_struct *task) { return label_leave(task); }
+
+/* The same where tracepoints may be preempted: docs/adr/0006-preempted-tracepoints.md. */
+SEC("tp/sched/sched_process_exit")
+int label_exit_tp(void *ctx) { return label_leave(bpf_get_current_task_btf()); }
 
 /* FIRES once for each write to cgroup.procs or cgroup.threads that moves something, as the
  * writer. COVERAGE not CLONE_INTO_CGROUP, which label_newtask sees. SOURCE cgroup_attach_task. */

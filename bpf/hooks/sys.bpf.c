@@ -245,3 +245,10 @@ int BPF_PROG(sys_exit_sig, struct pt_regs *regs, long ret) {
     sys_done(regs, ret);
     return 0;
 }
+
+/* The same where tracepoints may be preempted: docs/adr/0006-preempted-tracepoints.md. */
+SEC("tp/raw_syscalls/sys_exit")
+int sys_exit_tp(struct trace_event_raw_sys_exit *ctx) {
+    sys_done((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()), ctx->ret);
+    return 0;
+}

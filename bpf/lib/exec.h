@@ -7,6 +7,7 @@
 #define PROT_EXEC 0x4
 
 /* `argc` 0: nothing was executed, so there are no arguments to record. */
+#define SK_ARGC_UNKNOWN (~0U)
 int exec_report(struct sk_path_case *c, __u32 old_tid, __u32 argc);
 /* `entered:` decides over a task from outside; a starting one is judged by the policy as any. */
 static __always_inline void exec_judge(struct sk_path_case *c, struct file *file) {
@@ -40,19 +41,19 @@ static __always_inline void exec_adopt(struct sk_path_case *c) {
     if (mine) mine->label.generation = c->base.generation;
 }
 
-static __always_inline int exec_enter(struct task_struct *task, int old_tid, struct linux_binprm *bprm) {
+static __always_inline int exec_enter(struct file *file, int old_tid, __u32 argc) {
     struct sk_path_case *c = case_load(SK_SECTION_EXEC, SK_POWER_KILL);
     if (!c) return 0;
     if (backend == SK_BACKEND_LSM) { /* judged by exec_refuse; here it has worked */
         c->base.code = SK_CODE_OK;
-        case_file(c, bprm->file);
+        case_file(c, file);
     } else {
-        exec_judge(c, bprm->file);
+        exec_judge(c, file);
     }
     case_settle(&c->base);
     exec_adopt(c);
     if ((c->base.entered & SK_LABEL_ENTERED) && !c->base.ring) c->base.ring = SK_RING_VIOLATION; /* each session is reported */
-    if (c->base.ring) exec_report(c, old_tid, bprm->argc);
+    if (c->base.ring) exec_report(c, old_tid, argc);
     case_finish(&c->base);
     return 0;
 }

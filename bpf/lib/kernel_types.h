@@ -137,7 +137,9 @@ struct cred {
     kuid_t fsuid;
     struct user_namespace *user_ns;
 };
+struct file;
 struct mm_struct {
+    struct file *exe_file;
     unsigned long arg_start;
     unsigned long arg_end;
 };
@@ -236,6 +238,14 @@ struct bpf_iter_meta {
 struct bpf_iter__task {
     struct bpf_iter_meta *meta;
     struct task_struct *task;
+};
+
+/* include/trace/events/syscalls.h, sched.h: what a classic tracepoint hands over */
+struct trace_event_raw_sys_exit {
+    long ret;
+};
+struct trace_event_raw_sched_process_exec {
+    int old_pid;
 };
 
 /* arch/x86/include/asm/ptrace.h, arch/arm64/include/asm/ptrace.h */

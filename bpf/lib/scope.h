@@ -58,14 +58,24 @@ static __always_inline struct sk_task *task_label(struct task_struct *task, __u3
     return mine;
 }
 
-/* A task below a sandbox's cgroup that carries no label came from outside: it gets one now. */
+/* What a task without a label is to the sandbox in whose cgroup it is: its parent's child, whose
+ * birth was not seen; or, where nobody enters, one of its own; else one that came from outside. */
+static __always_inline __u32 unlabelled_generation(struct task_struct *task, __u32 number, const struct sk_slot *slot) {
+    if (slot->flags & SK_SLOT_CLOSED) return slot->generation;
+    struct task_struct *parent = task->real_parent;
+    struct sk_task *theirs = parent ? bpf_task_storage_get(&tasks, parent, NULL, 0) : NULL;
+    bool child = theirs && theirs->label.slot == number && slot_of_label(number, theirs->label.generation);
+    return child ? theirs->label.generation : slot->generation | SK_LABEL_ENTERED;
+}
+
+/* A task below a sandbox's cgroup that carries no label gets one now. */
 static __always_inline struct sk_task *task_by_cgroup(struct task_struct *task) {
     struct sk_config *conf = config_get();
     if (!conf || !conf->live_slots) return NULL;
     __u32 number = slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels);
     struct sk_slot *slot = number ? bpf_map_lookup_elem(&slots, &number) : NULL;
     if (!slot) return NULL;
-    struct sk_task *mine = task_label(task, number, slot->generation | SK_LABEL_ENTERED);
+    struct sk_task *mine = task_label(task, number, unlabelled_generation(task, number, slot));
     struct sk_state *state = bpf_map_lookup_elem(&states, &number);
     if (mine && state)
         __sync_fetch_and_add(&state->tasks, 1);

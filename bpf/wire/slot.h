@@ -37,7 +37,10 @@ struct sk_label {
 #define SK_LABEL_DOOMED 0x20000000U
 #define SK_GENERATION_MASK 0x1fffffffU
 
-enum sk_slot_state { SK_SLOT_FREE = 0, SK_SLOT_LIVE = 1, SK_SLOT_CLOSING = 2 };
+enum sk_slot_state { SK_SLOT_FREE = 0, SK_SLOT_LIVE = 1 };
+/* Nobody enters from outside: a task below the cgroup without a label is one of the sandbox, whose
+ * birth was not seen, and is judged. */
+#define SK_SLOT_CLOSED 1U
 
 /* Map `slots`: written by the agent, read by every verdict. */
 struct sk_slot {
@@ -47,6 +50,8 @@ struct sk_slot {
     __u32 state;        /* enum sk_slot_state */
     __u32 policy_index; /* read once per verdict */
     __u32 cgroup_level; /* of cgroup_id, root = 0 */
+    __u32 flags;        /* SK_SLOT_CLOSED */
+    __u32 pad;
 };
 
 /* Map `states`: written by the kernel side; the agent zeroes it when it binds a slot. */

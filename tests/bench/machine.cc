@@ -72,7 +72,7 @@ Status Machine::Attach(Attached what) {
     floor_link_.reset();
     if (what != Attached::kPrograms) {
         cgroup_links_.clear();
-        calls_.reset();
+        calls_.clear();
         programs_->links().clear();
     }
     if (what == Attached::kFloor && backend_ == kernel::Backend::kSignal) {
@@ -82,7 +82,7 @@ Status Machine::Attach(Attached what) {
     if (what != Attached::kPrograms || !programs_->links().empty()) return absl::OkStatus();
     SK_RETURN_IF_ERROR(programs_->AttachAll());
     SK_ASSIGN_OR_RETURN(calls_, programs_->AttachCalls());
-    if (backend_ == kernel::Backend::kSignal && !calls_)
+    if (backend_ == kernel::Backend::kSignal && calls_.empty())
         return absl::InternalError("no program at the end of system calls");
     SK_ASSIGN_OR_RETURN(cgroup_links_, programs_->AttachCgroup(network_.get()));
     return absl::OkStatus();

@@ -57,7 +57,7 @@ class Machine {
     bench_floor* floor_ = nullptr;
     std::unique_ptr<kernel::Programs> programs_;
     kernel::Link floor_link_;
-    kernel::Link calls_;
+    std::vector<std::pair<std::string, kernel::Link>> calls_;
     std::vector<kernel::Link> cgroup_links_;
     std::unique_ptr<kernel::PolicyMaps> policies_;
     std::unique_ptr<kernel::Slots> slots_;

@@ -173,6 +173,17 @@ TEST_F(IdentityTest, EnteredTaskIsJudgedFromItsExecveOn) {
     EXPECT_FALSE(absl::StrContains(result.output, "done")) << result.Describe();
 }
 
+// Where nobody enters, a task without a label is a child whose birth the kernel did not show us: judged at once.
+TEST_F(IdentityTest, TaskWithoutLabelInAClosedSandboxIsJudged) {
+    Sandbox sandbox({.closed = true}, {"open_read", "/etc/passwd"}, -1, false);
+    ASSERT_TRUE(sandbox.ok());
+    sandbox.Go();
+    Result result = sandbox.Finish();
+    EXPECT_EQ(result.Find(SK_CODE_ENTERED), nullptr) << result.Describe();
+    EXPECT_NE(result.Find(SK_CODE_READ_NOT_ALLOWED), nullptr) << result.Describe();
+    EXPECT_FALSE(absl::StrContains(result.output, "done")) << result.Describe();
+}
+
 TEST_F(IdentityTest, ObservedEntryRunsFreelyAndIsTold) {
     Sandbox sandbox({.entered = "observe"}, {"open_read", "/etc/passwd"}, -1, false);
     ASSERT_TRUE(sandbox.ok());

@@ -57,7 +57,7 @@ Sandbox::Sandbox(const Policy& policy, const std::vector<std::string>& args, int
     if (!dir.ok()) return;
     cgroup_fd_ = *std::move(dir);
     Fork(args, spare_fd);
-    auto ref = sensor->BindSlot({.cgroup_fd = cgroup_fd_.get(), .root_pidfd = pidfd_.get(), .policy_index = policy_index_});
+    auto ref = sensor->BindSlot({.cgroup_fd = cgroup_fd_.get(), .root_pidfd = pidfd_.get(), .policy_index = policy_index_, .closed = policy.closed});
     EXPECT_TRUE(ref.ok()) << ref.status();
     if (!ref.ok()) return;
     ref_ = *ref;

@@ -39,6 +39,7 @@ struct Policy {
     std::string violation = "deny";
     std::string entered = "deny";
     bool observe = false;
+    bool closed = false;  // not of the document: nobody enters this sandbox
 
     std::string Text() const;
 };

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/landlock_rules.h"
+#include "userspace/model/lifecycle.h"
 
 namespace stockade::cmd {
 namespace {
@@ -22,6 +25,9 @@ constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
 // than this in all, for a ring of 4 MiB holds some 2,000 violations.
 constexpr uint64_t kQuietNs = 300'000'000;
 constexpr uint64_t kMaxHoldNs = 2'000'000'000;
+// Between two looks at what the kernel left out.
+constexpr uint64_t kLeftOutNs = 1'000'000'000;
+constexpr char kCallsUnjudged[] = "Degraded/CallsUnjudged";
 // Connections at once: a client for each sandbox, and some that ask.
 constexpr size_t kMaxConnections = 2 * SK_MAX_SLOTS;
 
@@ -299,6 +305,7 @@ void Agent::OnTick() {
     EndHold();
     EndOrphans();
     KillHeldBack();
+    WatchLeftOut();
     const uint64_t now = BootNow();
     // Descriptors become free elsewhere too.
     if (accept_paused_ns_ != 0 && now - accept_paused_ns_ >= kAcceptPauseNs) ResumeAccept();
@@ -306,6 +313,25 @@ void Agent::OnTick() {
     if (options_.idle_exit_ns != 0 && now - idle_since_ns_ >= options_.idle_exit_ns) {
         LogInfo("no sandbox is left: leaving");
         loop_->Stop();
+    }
+}
+
+// Calls that no program was run for are told of whoever may have made them: all that are here.
+void Agent::WatchLeftOut() {
+    const uint64_t now = BootNow();
+    if (now - left_out_ns_ < kLeftOutNs) return;
+    left_out_ns_ = now;
+    const StatusOr<uint64_t> count = sensor_.LeftOut();
+    if (!count.ok() || *count <= left_out_) return;
+    const uint64_t more = *count - std::exchange(left_out_, *count);
+    const std::string text = absl::StrCat("the kernel left out ", more,
+                                          " runs of programs: as many calls may not have been judged");
+    LogError(text);
+    for (const auto& [id, run] : runs_) {
+        sandbox::Sandbox* sandbox = registry_.Find(id);
+        if (sandbox == nullptr) continue;
+        if (!absl::c_linear_search(sandbox->conditions, kCallsUnjudged)) sandbox->conditions.push_back(kCallsUnjudged);
+        PublishStep(*sandbox, model::LIFECYCLE_DEGRADED, text);
     }
 }
 

@@ -126,6 +126,7 @@ class Agent {
     void StartKill(Run& run, bool with_evidence);
     bool BreakerAllows(const sandbox::Sandbox& sandbox);
     void KillHeldBack();
+    void WatchLeftOut();
     void OnKiller();
     void OnKilled(Run& run, const respond::Killed& killed);
     void OnEnded(Run& run, const api::ShimEnded& ended);
@@ -189,6 +190,8 @@ class Agent {
     uint64_t adopted_ns_ = 0;  // the rings are held since then; 0 = they are read
     uint64_t came_ns_ = 0;     // last connection while they are held
     uint64_t accept_paused_ns_ = 0;  // no connection can be accepted since then; 0 = they can
+    uint64_t left_out_ns_ = 0;  // when it was looked at
+    uint64_t left_out_ = 0;
     bool accept_failed_ = false;     // the last try failed, and the log says so
     Fd signals_;
 };

@@ -269,7 +269,7 @@ Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
     registry_.ReplaceInfo(sandbox, info);
     const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot(
-        {.cgroup_fd = run.cgroup.get(), .root_pidfd = pidfd, .policy_index = sandbox.policy_index});
+        {.cgroup_fd = run.cgroup.get(), .root_pidfd = pidfd, .policy_index = sandbox.policy_index, .closed = true});
     if (!ref.ok()) {
         DropPolicy(sandbox.policy_index);
         return ref.status();

@@ -28,7 +28,7 @@ class QuietLibbpf {
 };
 
 constexpr Feature kByCanary[] = {Feature::CANARY_LSM, Feature::CANARY_EXEC,
-                                 Feature::CANARY_CONNECT};
+                                 Feature::CANARY_CONNECT, Feature::CANARY_WHOLE};
 constexpr Feature kByCgroup[] = {Feature::CGROUP_KILL, Feature::CGROUP_FREEZE,
                                  Feature::CLONE3_CGROUP};
 

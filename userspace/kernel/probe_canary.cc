@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -217,6 +218,40 @@ int TryConnect() {
     return result == 0 || errno == ENETUNREACH ? 0 : errno;
 }
 
+// How long the two tasks of HoldAndWake meet, and how often one wakes up. A thousand wake-ups, of which one
+// that finds the program at work suffices.
+constexpr uint64_t kMeetNs = 50'000'000;
+constexpr long kNapNs = 50'000;
+
+uint64_t MonotonicNow() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+int HoldAndWake() {
+    unsigned cpu = 0;
+    if (syscall(SYS_getcpu, &cpu, nullptr, nullptr) != 0) return errno;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (cpu >= CPU_SETSIZE || sched_setaffinity(0, sizeof(one), &one) != 0) return errno;
+    const uint64_t end = MonotonicNow() + kMeetNs;
+    const pid_t sleeper = fork();
+    if (sleeper < 0) return errno;
+    if (sleeper == 0) {
+        // At once where it may; a kernel that preempts lazily would let the other finish its turn.
+        const sched_param first{.sched_priority = 1};
+        (void)sched_setscheduler(0, SCHED_FIFO, &first);
+        const timespec nap{.tv_sec = 0, .tv_nsec = kNapNs};
+        while (MonotonicNow() < end) nanosleep(&nap, nullptr);
+        _exit(0);
+    }
+    while (MonotonicNow() < end) (void)getppid();
+    int status = 0;
+    return waitpid(sleeper, &status, 0) == sleeper && status == 0 ? 0 : ECHILD;
+}
+
 class Canaries {
   public:
     Canaries(const ThrowAwayCgroup& cgroup, const ProbeReport& report, std::vector<Made>& made)
@@ -229,6 +264,7 @@ class Canaries {
         bpf_program__set_autoload(programs.skc_lsm, report_.has(Feature::PROG_LSM));
         bpf_program__set_autoload(programs.skc_exec, report_.has(Feature::PROG_TP_BTF) &&
                                                          report_.has(Feature::HELPER_SEND_SIGNAL));
+        bpf_program__set_autoload(programs.skc_hold, report_.has(Feature::PROG_TP_BTF));
         bpf_program__set_autoload(programs.skc_connect, report_.has(Feature::PROG_SOCK_ADDR));
         SK_RETURN_IF_ERROR(NegErrnoStatus(canary__load(skeleton_.get()), "load the canary object"));
         NoteObject(skeleton_->obj, made_);
@@ -273,6 +309,23 @@ class Canaries {
         SK_ASSIGN_OR_RETURN(Link link, Attach(bpf_program__attach_cgroup(
                                            skeleton_->progs.skc_connect, cgroup_.dir().get())));
         return Expect(TryConnect, EPERM, "attached, and the connect was not refused");
+    }
+
+    // Two tasks on one CPU: one that is in the program nearly always, and one that wakes up there.
+    Status Whole() {
+        SK_RETURN_IF_ERROR(Loaded(skeleton_->progs.skc_hold, Feature::PROG_TP_BTF));
+        SK_ASSIGN_OR_RETURN(Link link, Attach(bpf_program__attach(skeleton_->progs.skc_hold)));
+        SK_ASSIGN_OR_RETURN(int status, cgroup_.Run(HoldAndWake));
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return absl::InternalError("the two tasks did not run");
+        SK_ASSIGN_OR_RETURN(skc_control control, Read());
+        if (control.hold_hits == 0) return absl::InternalError("attached, and never called");
+        bpf_prog_info info{};
+        uint32_t size = sizeof(info);
+        SK_RETURN_IF_ERROR(NegErrnoStatus(
+            bpf_obj_get_info_by_fd(bpf_program__fd(skeleton_->progs.skc_hold), &info, &size), "ask about a program"));
+        if (info.recursion_misses == 0) return absl::OkStatus();
+        return absl::FailedPreconditionError(
+            absl::StrCat("preempted in the middle, ", info.recursion_misses, " runs of others left out"));
     }
 
   private:
@@ -330,6 +383,7 @@ Status FillCanaries(const ThrowAwayCgroup& cgroup, ProbeReport& report) {
         Set(report, Feature::CANARY_LSM, loaded.ok() ? canaries.Lsm() : loaded);
         Set(report, Feature::CANARY_EXEC, loaded.ok() ? canaries.Exec() : loaded);
         Set(report, Feature::CANARY_CONNECT, loaded.ok() ? canaries.Connect() : loaded);
+        Set(report, Feature::CANARY_WHOLE, loaded.ok() ? canaries.Whole() : loaded);
     }
     return WaitUntilGone(made);
 }

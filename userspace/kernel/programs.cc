@@ -48,11 +48,16 @@ bool KernelHasHook(const btf* kernel, const bpf_program* program) {
     if (!absl::ConsumePrefix(&section, "lsm/")) return true;
     return btf__find_by_name_kind(kernel, absl::StrCat("bpf_lsm_", section).c_str(), BTF_KIND_FUNC) > 0;
 }
-bool IsCalls(const bpf_program* program) {
-    return absl::string_view(bpf_program__section_name(program)) == "tp_btf/sys_exit";
+// Programs that judge or count at a tracepoint come in two kinds: docs/adr/0006-preempted-tracepoints.md.
+bool IsClassic(const bpf_program* program) { return absl::StartsWith(bpf_program__section_name(program), "tp/"); }
+bool HasClassic(const bpf_program* program) {
+    const absl::string_view section = bpf_program__section_name(program);
+    return section == "tp_btf/sys_exit" || section == "tp_btf/sched_process_exec" || section == "tp_btf/sched_process_exit";
 }
+bool IsCalls(const bpf_program* program) { return absl::EndsWith(bpf_program__section_name(program), "/sys_exit"); }
 bool IsAlways(const bpf_program* program) {
-    return IsLsm(program) || (absl::StartsWith(bpf_program__section_name(program), "tp_btf/") && !IsCalls(program));
+    const bool tracepoint = IsClassic(program) || absl::StartsWith(bpf_program__section_name(program), "tp_btf/");
+    return IsLsm(program) || (tracepoint && !IsCalls(program));
 }
 
 // A helper is there for some program types and not for others. Only a load tells: libbpf_probe_bpf_helper
@@ -102,7 +107,7 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
     bpf_program* program;
     bpf_object__for_each_program(program, programs->object()) {
         bool wanted = KernelHasHook(kernel.get(), program) && (options.backend == Backend::kLsm || !IsLsm(program)) &&
-                      (options.backend == Backend::kSignal || !IsCalls(program));
+                      (options.backend == Backend::kSignal || !IsCalls(program)) && !(options.classic ? HasClassic(program) : IsClassic(program));
         bpf_program__set_autoload(program, wanted);
     }
     bpf_map* map;
@@ -163,12 +168,15 @@ Status Programs::AttachAll() {
     return absl::OkStatus();
 }
 
-StatusOr<Link> Programs::AttachCalls() {
+StatusOr<std::vector<std::pair<std::string, Link>>> Programs::AttachCalls() {
+    std::vector<std::pair<std::string, Link>> links;
     bpf_program* program;
     bpf_object__for_each_program(program, object()) {
-        if (IsCalls(program) && bpf_program__autoload(program)) return Attach(program, -1);
+        if (!IsCalls(program) || !bpf_program__autoload(program)) continue;
+        SK_ASSIGN_OR_RETURN(Link link, Attach(program, -1));
+        links.emplace_back(bpf_program__name(program), std::move(link));
     }
-    return Link(nullptr);
+    return links;
 }
 
 StatusOr<std::vector<Link>> Programs::AttachCgroup(int cgroup_fd) {

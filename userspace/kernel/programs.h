@@ -28,6 +28,7 @@ class Programs {
     struct Options {
         Backend backend = Backend::kSignal;
         sk_hash_keys keys{};
+        bool classic = false;  // tracepoint programs of the kind that runs with preemption off
         // Directory of the pinned maps of an earlier agent; empty = make new ones.
         std::string reuse_maps_dir;
     };
@@ -37,8 +38,8 @@ class Programs {
     // Attaches everything that is attached always: all tracing and LSM programs but the system call
     // exit, which costs the whole machine. Partial success is undone.
     Status AttachAll();
-    // The system call exit of the signal backend; without effect under lsm.
-    StatusOr<Link> AttachCalls();
+    // The system call exit of the signal backend, by program name; without effect under lsm.
+    StatusOr<std::vector<std::pair<std::string, Link>>> AttachCalls();
     // One cgroup program after the other.
     StatusOr<std::vector<Link>> AttachCgroup(int cgroup_fd);
 

@@ -2,9 +2,12 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <sys/mount.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
 #include "userspace/kernel/pins.h"
@@ -17,8 +20,8 @@
 namespace stockade::kernel {
 namespace {
 
-// Under this name the system call exit is pinned while a sandbox lives.
-constexpr char kCallsPin[] = "sys_exit_sig";
+// So begin the names under which the system call exit is pinned while a sandbox lives.
+constexpr char kCallsPin[] = "sys_exit_";
 
 StatusOr<sk_hash_keys> DrawKeys() {
     sk_hash_keys keys{};
@@ -40,6 +43,14 @@ StatusOr<sk_hash_keys> PinnedKeys(const std::string& maps_dir) {
                                                           "; run: stockade doctor --clean"));
     }
     return config.keys;
+}
+
+// Classic tracepoints are attached by numbers that stand there.
+Status MountTracefs() {
+    constexpr char kDir[] = "/sys/kernel/tracing";
+    if (access(absl::StrCat(kDir, "/events").c_str(), F_OK) == 0) return absl::OkStatus();
+    if (mount("tracefs", kDir, "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0) return absl::OkStatus();
+    return ErrnoStatus(errno, absl::StrCat("mount tracefs, which this kernel's tracepoints need (mount -t tracefs tracefs ", kDir, ")"));
 }
 
 class SensorImpl : public Sensor {
@@ -67,6 +78,7 @@ class SensorImpl : public Sensor {
     StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
     StatusOr<std::vector<uint64_t>> ReadErrors() override;
     StatusOr<std::vector<ProgramInfo>> Programs() override;
+    StatusOr<uint64_t> LeftOut() override;
 
   private:
     Status KeepKeys();
@@ -76,12 +88,12 @@ class SensorImpl : public Sensor {
     Backend backend_ = Backend::kSignal;
     model::FeatureSet missing_;
     bool adopted_ = false;
+    bool classic_ = false;   // tracepoints may be preempted
     bool two_sets_ = false;  // published beside an earlier agent's
     sk_hash_keys keys_{};
     Pins pins_;
     std::unique_ptr<class Programs> programs_;
     std::vector<Link> cgroup_links_;
-    Link calls_;
     std::unique_ptr<PolicyMaps> policies_;
     std::unique_ptr<Slots> slots_;
     std::unique_ptr<RingReader> rings_;
@@ -94,7 +106,9 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     sensor->missing_ = report.missing();
     SK_ASSIGN_OR_RETURN(sensor->pins_, Pins::Open(options.pin_dir));
     sensor->adopted_ = sensor->pins_.published();
-    class Programs::Options load{.backend = sensor->backend_, .keys = {}, .reuse_maps_dir = ""};
+    sensor->classic_ = !report.has(Feature::CANARY_WHOLE);
+    if (sensor->classic_) SK_RETURN_IF_ERROR(MountTracefs());
+    class Programs::Options load{.backend = sensor->backend_, .keys = {}, .classic = sensor->classic_, .reuse_maps_dir = ""};
     if (sensor->adopted_) {
         load.reuse_maps_dir = sensor->pins_.maps_dir();
         SK_ASSIGN_OR_RETURN(load.keys, PinnedKeys(load.reuse_maps_dir));
@@ -114,8 +128,8 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     SK_RETURN_IF_ERROR(sensor->programs_->AttachAll());
     // The earlier set's system call exit goes with RemoveEarlierSets: ours must stand before.
     if (sensor->slots_->live_count() > 0) {
-        SK_ASSIGN_OR_RETURN(sensor->calls_, sensor->programs_->AttachCalls());
-        if (sensor->calls_) sensor->programs_->links().emplace_back(kCallsPin, std::move(sensor->calls_));
+        SK_ASSIGN_OR_RETURN(auto calls, sensor->programs_->AttachCalls());
+        for (auto& link : calls) sensor->programs_->links().push_back(std::move(link));
     }
     SK_RETURN_IF_ERROR(sensor->adopted_ ? sensor->pins_.PublishSet(*sensor->programs_)
                                         : sensor->pins_.PublishFirst(*sensor->programs_));
@@ -141,17 +155,24 @@ Status SensorImpl::KeepKeys() {
 // The system call exit costs the whole machine some 100 ns a call: it stands while a sandbox lives.
 Status SensorImpl::SetCalls(bool wanted) {
     auto& links = programs_->links();
-    auto standing = std::find_if(links.begin(), links.end(), [](const auto& link) { return link.first == kCallsPin; });
-    if (wanted == (standing != links.end())) return absl::OkStatus();
+    const auto is_calls = [](const auto& link) { return absl::StartsWith(link.first, kCallsPin); };
+    if (wanted == std::any_of(links.begin(), links.end(), is_calls)) return absl::OkStatus();
     if (!wanted) {
-        SK_RETURN_IF_ERROR(pins_.Unpin(*programs_, kCallsPin));
-        links.erase(standing);
+        for (const auto& link : links) {
+            if (is_calls(link)) SK_RETURN_IF_ERROR(pins_.Unpin(*programs_, link.first));
+        }
+        std::erase_if(links, is_calls);
         return absl::OkStatus();
     }
-    SK_ASSIGN_OR_RETURN(Link link, programs_->AttachCalls());
-    if (!link) return absl::OkStatus();
-    SK_RETURN_IF_ERROR(pins_.PinLink(*programs_, kCallsPin, bpf_link__fd(link.get())));
-    links.emplace_back(kCallsPin, std::move(link));
+    SK_ASSIGN_OR_RETURN(auto calls, programs_->AttachCalls());
+    for (auto& link : calls) {
+        const Status pinned = pins_.PinLink(*programs_, link.first, bpf_link__fd(link.second.get()));
+        if (!pinned.ok()) {
+            (void)SetCalls(false);  // all or none; the failure to pin is told
+            return pinned;
+        }
+        links.push_back(std::move(link));
+    }
     return absl::OkStatus();
 }
 
@@ -208,9 +229,20 @@ StatusOr<std::vector<Sensor::ProgramInfo>> SensorImpl::Programs() {
         bpf_prog_info info{};
         uint32_t size = sizeof(info);
         if (bpf_obj_get_info_by_fd(fd, &info, &size) != 0) return ErrnoStatus(errno, "ask about a program");
-        infos.push_back({bpf_program__name(program), info.verified_insns});
+        infos.push_back({bpf_program__name(program), info.verified_insns, info.recursion_misses,
+                         info.type == BPF_PROG_TYPE_TRACEPOINT});
     }
     return infos;
+}
+
+// Where tracepoints may be preempted, births are left out as well, and made up for (task_by_cgroup).
+StatusOr<uint64_t> SensorImpl::LeftOut() {
+    SK_ASSIGN_OR_RETURN(const std::vector<ProgramInfo> infos, Programs());
+    uint64_t sum = 0;
+    for (const ProgramInfo& info : infos) {
+        if (!classic_ || info.classic) sum += info.left_out;
+    }
+    return sum;
 }
 
 }  // namespace

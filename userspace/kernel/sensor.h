@@ -64,6 +64,7 @@ class Sensor {
         int cgroup_fd = -1;   // borrowed; the sandbox's cgroup v2 directory
         int root_pidfd = -1;  // borrowed; a task whose root directory is "/" of the sandbox
         uint32_t policy_index = 0;
+        bool closed = false;  // nobody enters: a task there without a label is one whose birth was not seen
     };
     // Takes a free slot and makes it live: from here on tasks in the cgroup are this sandbox's.
     virtual StatusOr<SlotRef> BindSlot(const Binding& binding) = 0;
@@ -102,8 +103,14 @@ class Sensor {
     struct ProgramInfo {
         std::string name;
         uint32_t verified_instructions;
+        uint64_t left_out;  // times the kernel did not run it, as it, or another, was at work on that CPU
+        bool classic;       // runs with preemption off
     };
     virtual StatusOr<std::vector<ProgramInfo>> Programs() = 0;
+
+    // Calls, births and ends of tasks, of the whole machine and since the load, that no program of ours was
+    // run for, as one was at work on that CPU: at most so many are unjudged.
+    virtual StatusOr<uint64_t> LeftOut() = 0;
 };
 
 }  // namespace stockade::kernel

@@ -127,7 +127,9 @@ StatusOr<SlotRef> Slots::Bind(const Sensor::Binding& binding) {
                  .generation = generation,
                  .state = SK_SLOT_LIVE,
                  .policy_index = binding.policy_index,
-                 .cgroup_level = place.level};
+                 .cgroup_level = place.level,
+                 .flags = binding.closed ? SK_SLOT_CLOSED : 0,
+                 .pad = 0};
     sk_state state{};
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("states"), &number, &state, BPF_ANY),
                                       "clear the slot's state"));
@@ -211,7 +213,9 @@ Status Slots::Free(const SlotRef& ref) {
                    .generation = ref.generation,
                    .state = SK_SLOT_FREE,
                    .policy_index = SK_NO_POLICY,
-                   .cgroup_level = 0};
+                   .cgroup_level = 0,
+                   .flags = 0,
+                   .pad = 0};
     SK_RETURN_IF_ERROR(
         NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("slots"), &ref.slot, &slot, BPF_EXIST), "free the slot"));
     used_[ref.slot] = false;

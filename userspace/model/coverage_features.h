@@ -52,6 +52,8 @@ enum class Need : uint8_t {
     X(CANARY_LSM, "canary:lsm", kLsm, "a call of a child was really refused by an LSM program")   \
     X(CANARY_EXEC, "canary:exec_kill", kSignal, "a child was really killed before it ran")        \
     X(CANARY_CONNECT, "canary:connect", kBoth, "a connect of a child was really refused")         \
+    X(CANARY_WHOLE, "canary:uninterrupted", kExtra,                                               \
+      "a tracepoint program is never left out; without it slower ones are used")                     \
     X(CGROUP_KILL, "cgroup.kill", kBoth, "ends a sandbox at once, fork bombs included")           \
     X(CGROUP_FREEZE, "cgroup.freeze", kBoth, "holds a sandbox still for evidence")                \
     X(PIDFD, "pidfd", kBoth, "a task that cannot be mistaken for another")                        \
