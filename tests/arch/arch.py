@@ -18,7 +18,7 @@ MAX_LINES = 500
 # BPF_OBJ_NAME_LEN is 16 with the final zero (include/uapi/linux/bpf.h); the kernel cuts the rest.
 MAX_BPF_NAME = 15
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-TEST_FILE = re.compile(r'_(test|fuzz|benchmark)\.cc$')
+TEST_FILE = re.compile(r'_(test|fuzz|benchmark)\.cc$|_test_[a-z]+\.cc$')
 # Top-level folders by which a quoted include is one of ours.
 OURS = ('bpf', 'userspace', 'exporters', 'tests', 'vmtests')
 

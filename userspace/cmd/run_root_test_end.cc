@@ -1,0 +1,180 @@
+// What ends a run, what the other commands say of it, and the agent that it needs.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/api/channel.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/fd.h"
+#include "userspace/cmd/run_testing.h"
+
+namespace stockade::cmd {
+namespace {
+
+TEST_F(Run, TimeoutEndsIt) {
+    const Ran ran = Sh("sleep 100", {"--timeout", "300ms", "--result", dir_ + "/r.json"});
+    EXPECT_EQ(ran.status, 137);
+    EXPECT_TRUE(absl::StrContains(Read("r.json"), "\"end\":\"timeout\"")) << Read("r.json");
+}
+
+// A lease makes every open of the file wait, the one of execve too.
+TEST_F(Run, TimeoutEndsACommandWhoseExecveWaits) {
+    std::filesystem::copy_file("/bin/true", dir_ + "/slow");
+    signal(SIGIO, SIG_IGN);  // what tells the holder of the lease
+    Fd lease(open((dir_ + "/slow").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(fcntl(lease.get(), F_SETLEASE, F_WRLCK), 0);
+    const uint64_t start = BootNow();
+    const Ran ran = Stockade({"run", "-p", dir_ + "/open.yaml", "--bind", dir_ + "/slow:/slow", "--timeout",
+                              "300ms", "--result", dir_ + "/slow.json", "--", "/slow"});
+    EXPECT_LT(BootNow() - start, 20 * kSecond);
+    EXPECT_EQ(ran.status, 137) << ran.err;
+    EXPECT_TRUE(absl::StrContains(Read("slow.json"), "\"end\":\"timeout\"")) << Read("slow.json");
+}
+
+TEST_F(Run, APolicyKillIs137WithItsReason) {
+    const Ran ran = Stockade({"run", "-p", dir_ + "/strict.yaml", "--result", dir_ + "/k.json", "--events",
+                              dir_ + "/k.events", "--", "/bin/sh", "-c", "/usr/bin/id; /bin/sleep 100"});
+    EXPECT_EQ(ran.status, 137) << ran.err;
+    EXPECT_TRUE(ran.out.empty()) << ran.out;
+    EXPECT_TRUE(absl::StrContains(ran.err, "/usr/bin/id")) << ran.err;
+    EXPECT_TRUE(absl::StrContains(Read("k.json"), "\"end\":\"policy\"")) << Read("k.json");
+    EXPECT_TRUE(absl::StrContains(Read("k.events"), "\"op\":\"killed\"")) << Read("k.events");
+    const Ran control = Sh("/usr/bin/id");
+    EXPECT_EQ(control.status, 0) << control.err;
+    EXPECT_TRUE(absl::StrContains(control.out, "uid=")) << control.out;
+}
+
+TEST_F(Run, KilledClientLeavesNothing) {
+    const pid_t pid =
+        Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "cl");
+    ASSERT_TRUE(Until([] { return Read("cl.out") == "up\n"; })) << Read("cl.err");
+    kill(pid, SIGKILL);
+    EXPECT_EQ(Finish(pid, "cl").status, 137);
+    EXPECT_TRUE(Until(NothingLeft)) << Cgroups().size();
+}
+
+TEST_F(Run, AKilledShimTakesItsSandboxAlong) {
+    const pid_t pid =
+        Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "sh");
+    ASSERT_TRUE(Until([] { return Read("sh.out") == "up\n"; })) << Read("sh.err");
+    const std::string json = Stockade({"inspect", Cgroups().at(0), "-o", "json"}).out;
+    const size_t at = json.find("\"shim_pid\":");
+    ASSERT_NE(at, std::string::npos) << json;
+    const int shim = std::atoi(json.c_str() + at + 11);
+    ASSERT_GT(shim, 1);
+    ASSERT_EQ(kill(shim, SIGKILL), 0);
+    const Ran ran = Finish(pid, "sh");
+    EXPECT_EQ(ran.status, 137) << ran.err;
+    EXPECT_TRUE(absl::StrContains(ran.err, "keeper of the sandbox was killed")) << ran.err;
+    EXPECT_TRUE(Until(NothingLeft)) << Cgroups().size();
+}
+
+TEST_F(Run, StockadeKillEndsASandbox) {
+    const pid_t pid =
+        Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; sleep 1000"}, "ki");
+    ASSERT_TRUE(Until([] { return Read("ki.out") == "up\n"; })) << Read("ki.err");
+    ASSERT_EQ(Cgroups().size(), 1u);
+    const std::string id = Cgroups()[0];
+    const Ran ps = Stockade({"ps", "-o", "json"});
+    EXPECT_TRUE(absl::StrContains(ps.out, id)) << ps.out;
+    EXPECT_TRUE(absl::StrContains(Stockade({"inspect", id, "-o", "json"}).out, "sleep 1000"));
+    const Ran killed = Stockade({"kill", id, "--reason", "enough"});
+    EXPECT_EQ(killed.status, 0) << killed.err;
+    const Ran ran = Finish(pid, "ki");
+    EXPECT_EQ(ran.status, 137);
+    EXPECT_TRUE(absl::StrContains(ran.err, "enough")) << ran.err;
+}
+
+// Together their command lines have more than a message may, and their labels more than a page.
+TEST_F(Run, PsShowsLongCommandsCutAndAllPages) {
+    std::vector<std::string> args = {"run", "-p", dir_ + "/open.yaml"};
+    for (int i = 0; i < 31; ++i) {
+        args.push_back("--label");
+        args.push_back(absl::StrCat("key", i, "=", std::string(250, 'v')));
+    }
+    for (const char* word : {"--", "/bin/sh", "-c", "echo up; sleep 1000"}) args.push_back(word);
+    for (int i = 0; i < 2; ++i) args.push_back(std::string(90000, 'x'));
+    std::vector<pid_t> clients;
+    for (int i = 0; i < 10; ++i) clients.push_back(Start(args, absl::StrCat("ps", i)));
+    for (int i = 0; i < 10; ++i) {
+        const std::string tag = absl::StrCat("ps", i);
+        ASSERT_TRUE(Until([&] { return Read(tag + ".out") == "up\n"; })) << Read(tag + ".err");
+    }
+    const Ran ps = Stockade({"ps", "-o", "json"});
+    EXPECT_EQ(ps.status, 0) << ps.err;
+    for (const std::string& id : Cgroups()) EXPECT_TRUE(absl::StrContains(ps.out, id)) << id;
+    EXPECT_TRUE(absl::StrContains(ps.out, "echo up; sleep 1000 xxx")) << ps.out.substr(0, 2000);
+    EXPECT_TRUE(absl::StrContains(ps.out, "\"command_truncated\":true"));
+    EXPECT_TRUE(absl::StrContains(Stockade({"ps"}).out, "echo up; sleep 1000 xxx"));
+    const Ran inspect = Stockade({"inspect", Cgroups().at(0), "-o", "json"});
+    EXPECT_EQ(inspect.status, 0) << inspect.err;
+    for (const pid_t client : clients) kill(client, SIGKILL);
+    for (const pid_t client : clients) (void)Finish(client, "t");
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
+TEST_F(Run, AnAgentOutOfDescriptorsWaitsForOne) {
+    ASSERT_EQ(Sh("true").status, 0);
+    const pid_t agent = AgentPid();
+    const auto lines = [] {
+        const std::string log = Read("run/agent.log");
+        return std::count(log.begin(), log.end(), '\n');
+    };
+    const auto before = lines();
+    rlimit old{};
+    ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, nullptr, &old), 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = old.rlim_max};
+    ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, &none, nullptr), 0);
+    StatusOr<api::Channel> waits = api::Channel::Connect(dir_ + "/run/agent.sock");
+    ASSERT_TRUE(waits.ok()) << waits.status();
+    ASSERT_TRUE(Until([&] { return lines() > before; }));
+    usleep(1'500'000);  // in which a loop without pause says it thousands of times
+    EXPECT_LE(lines(), before + 2) << Read("run/agent.log");
+    ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, &old, nullptr), 0);
+    api::Message ping;
+    ping.mutable_ping();
+    ASSERT_TRUE(waits->Send(ping).ok());
+    EXPECT_TRUE(waits->Receive(5000).ok());
+    EXPECT_EQ(Stockade({"ps"}).status, 0);
+}
+
+TEST_F(Run, ASecondAgentIsRefused) {
+    ASSERT_EQ(Sh("true").status, 0);
+    const std::string command = absl::StrCat(Bin("stockaded"), " --config ", dir_, "/config.yaml 2>&1");
+    FILE* pipe = popen(command.c_str(), "r");
+    char line[1024] = "";
+    EXPECT_NE(fgets(line, sizeof(line), pipe), nullptr);
+    EXPECT_TRUE(absl::StrContains(line, "another agent runs")) << line;
+    EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 125);
+}
+
+TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
+    std::filesystem::create_directory(dir_ + "/shown");
+    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--in", dir_ + "/shown", "--", "/bin/sh", "-c",
+                             "echo up; while ! [ -e /in/go ]; do sleep 0.05; done; exit 5"},
+                            "ad");
+    ASSERT_TRUE(Until([] { return Read("ad.out") == "up\n"; })) << Read("ad.err");
+    const pid_t before = AgentPid();
+    StopAgent(SIGKILL);
+    ASSERT_TRUE(Until([] { return absl::StrContains(Stockade({"ps", "-o", "json"}).out, "Adopted"); }));
+    EXPECT_NE(AgentPid(), before);
+    Write("shown/go", "");
+    const Ran ran = Finish(pid, "ad");
+    EXPECT_EQ(ran.status, 5) << ran.err;
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
+}  // namespace
+}  // namespace stockade::cmd
