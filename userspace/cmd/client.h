@@ -17,6 +17,9 @@ struct ClientOptions {
     bool json = false;
     bool separated = false;            // of run: there was a "--", and
     std::vector<std::string> command;  // these words came after it
+    // Of run: the files of --result, known before the flags are parsed, so that no error of theirs
+    // leaves an earlier run's end there.
+    std::vector<std::string> results;
 };
 
 // The running agent. kUnavailable, with what to do, when there is none.

@@ -104,6 +104,31 @@ Status CheckCommandWords(const CLI::App& app, const std::vector<std::string>& ar
     return absl::OkStatus();
 }
 
+std::vector<std::string> ValuesOf(const CLI::App& app, const std::string& command, const std::string& flag,
+                                  const std::vector<std::string>& args, bool separated) {
+    std::vector<std::string> values;
+    const CLI::App* at = &app;
+    bool unsure = false;  // the word before was a flag that is not known: this one may be its value
+    for (size_t i = 0; i < args.size(); ++i) {
+        const std::string& word = args[i];
+        if (absl::StartsWith(word, "-")) {
+            if (at != &app && absl::StartsWith(word, flag + "="))
+                values.push_back(word.substr(flag.size() + 1));
+            if (at != &app && word == flag && i + 1 < args.size()) values.push_back(args[i + 1]);
+            i += TakesNext(*at, word) ? 1 : 0;
+            unsure = at->get_option_no_throw(word.substr(0, word.find('='))) == nullptr;
+        } else if (at == &app) {
+            at = Find(app, command);
+            if (word != command || at == nullptr) return {};
+        } else if (!unsure || !separated) {
+            break;
+        } else {
+            unsure = false;
+        }
+    }
+    return values;
+}
+
 std::string UnknownFlag(const CLI::App& app, const std::string& word) {
     std::vector<std::string> flags;
     for (const CLI::Option* option : app.get_options()) {

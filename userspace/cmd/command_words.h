@@ -20,6 +20,11 @@ std::vector<std::string> Tidied(const CLI::App& app, const std::vector<std::stri
 // kInvalidArgument when a command is named that `app` does not have, at either level.
 Status CheckCommandWords(const CLI::App& app, const std::vector<std::string>& args);
 
+// The values of `flag` before the words of a sandbox's command, also where other flags are wrong. `separated`:
+// the words end where "--" was; else they end at the first one that is neither a flag nor surely a value.
+std::vector<std::string> ValuesOf(const CLI::App& app, const std::string& command, const std::string& flag,
+                                  const std::vector<std::string>& args, bool separated);
+
 // What was wrong, with the command that it was wrong for, the nearest flag and the help to read.
 std::string ParseComplaint(const CLI::App& app, const CLI::ParseError& error);
 

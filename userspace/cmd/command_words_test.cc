@@ -18,6 +18,10 @@ class CommandWords : public ::testing::Test {
         check->add_option("FILE", text_, "");
         check->add_flag("--strict");
         app_.add_subcommand("doctor", "");
+        CLI::App* run = app_.add_subcommand("run", "");
+        run->add_option("--result", text_);
+        run->add_option("--policy,-p", text_);
+        run->add_flag("--quiet,-q");
     }
     std::string Check(const std::vector<std::string>& args) {
         return std::string(CheckCommandWords(app_, args).message());
@@ -40,7 +44,7 @@ TEST_F(CommandWords, AnUnknownCommandIsNamedWithTheNearest) {
     EXPECT_EQ(Check({"--config", "dcotor", "policy", "chek", "x"}),
               "policy: there is no command chek; did you mean 'check'? (see stockade policy --help)");
     EXPECT_EQ(Check({"bogus"}),
-              "there is no command bogus; known here: policy, doctor (see stockade --help)");
+              "there is no command bogus; known here: policy, doctor, run (see stockade --help)");
     EXPECT_EQ(Check({"--config=x", "policy", "check", "anything"}), "");
     EXPECT_EQ(Check({}), "");
 }
@@ -51,6 +55,26 @@ TEST_F(CommandWords, AnUnknownFlagIsNamedWithTheNearest) {
         "policy check: unknown flag --strct; did you mean '--strict'? (see stockade policy check --help)");
     EXPECT_EQ(Complaint({"doctor", "now"}), "doctor: one word too many: now (see stockade doctor --help)");
     EXPECT_EQ(UnknownFlag(app_, "--zzzzzzzzz=x"), "unknown flag --zzzzzzzzz=x");
+}
+
+// A file that the sandbox's command is given must not be taken for ours.
+TEST_F(CommandWords, ValuesAreFoundBesideWrongFlagsAndNotInTheCommand) {
+    using Words = std::vector<std::string>;
+    const auto values = [&](const Words& args, bool separated) {
+        return ValuesOf(app_, "run", "--result", args, separated);
+    };
+    EXPECT_EQ(values({"run", "-p", "x", "--result", "r"}, true), Words{"r"});
+    EXPECT_EQ(values({"--config", "run", "run", "-q", "--result=r"}, false), Words{"r"});
+    EXPECT_EQ(values({"run", "--polcy", "x", "--result", "r"}, true), Words{"r"});
+    EXPECT_EQ(values({"run", "--result", "r", "--polcy", "x", "--result", "s"}, false), Words{"r"});
+    EXPECT_EQ(values({"run", "--result", "r", "--result", "s"}, true), (Words{"r", "s"}));
+    EXPECT_EQ(values({"run", "-p", "x", "cc", "--result", "r"}, false), Words());
+    EXPECT_EQ(values({"run", "-p", "x", "cc", "--result", "r"}, true), Words());
+    EXPECT_EQ(values({"run", "--polcy", "x", "cc", "--result", "r"}, true), Words());
+    EXPECT_EQ(values({"run", "-p", "--result", "r"}, true), Words());
+    EXPECT_EQ(values({"doctor", "run", "--result", "r"}, false), Words());
+    EXPECT_EQ(values({"run", "--result"}, false), Words());
+    EXPECT_EQ(values({"--result", "r", "run"}, false), Words());
 }
 
 TEST_F(CommandWords, HelpIsAWordAndAnEmptyValueIsAValue) {

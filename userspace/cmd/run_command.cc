@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/cmd/command_words.h"
+#include "userspace/cmd/result_file.h"
 #include "userspace/cmd/run_client.h"
 
 namespace stockade::cmd {
@@ -69,6 +70,16 @@ std::vector<std::string> EmptyFlags(const CLI::App& run) {
 
 }  // namespace
 
+int ComplainOfWords(const ClientOptions& client, const Status& why) {
+    const int exit_code = Complain(why);
+    for (const std::string& path : client.results) {
+        StatusOr<ResultFile> file = ResultFile::Open(path);
+        const Status written = file.ok() ? file->WriteFailed(why) : file.status();
+        if (!written.ok()) (void)Complain(written);
+    }
+    return exit_code;
+}
+
 void AddRunCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
     auto flags = std::make_shared<RunFlags>();
     CLI::App* run = app.add_subcommand("run", kRunHelp);
@@ -83,13 +94,15 @@ void AddRunCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
         if (client.separated && !separated) flags->command.push_back("--");
         flags->command.insert(flags->command.end(), client.command.begin(), client.command.end());
         if (flags->command.empty()) {
-            exit_code = Complain(
+            exit_code = ComplainOfWords(
+                client,
                 absl::InvalidArgumentError("run: no command is given: stockade run [flags] -- CMD ARG..."));
             return;
         }
         if (!separated && flags->command.front().front() == '-') {
-            exit_code = Complain(absl::InvalidArgumentError(absl::StrCat(
-                "run: ", UnknownFlag(*run, flags->command.front()), " (see stockade run --help)")));
+            exit_code = ComplainOfWords(client, absl::InvalidArgumentError(absl::StrCat(
+                                                    "run: ", UnknownFlag(*run, flags->command.front()),
+                                                    " (see stockade run --help)")));
             return;
         }
         RunClient session(client, *flags);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -70,6 +71,33 @@ TEST_F(Run, AResultIsNeverThatOfAnEarlierRun) {
     EXPECT_TRUE(absl::StrContains(Sh("true", {"--result", "-"}).err, "--result takes a file"));
     EXPECT_TRUE(absl::StrContains(Sh("true", {"--out", dir_ + "/absent"}).err, "mkdir -p"));
     EXPECT_TRUE(Until(NothingLeft));
+}
+
+TEST_F(Run, WrongFlagsLeaveNoEarlierResult) {
+    const std::string result = dir_ + "/old.json";
+    const std::vector<std::string> cases[] = {
+        {"run", "--polcy", "x", "--result", result, "--", "/bin/true"},
+        {"run", "--result=" + result, "--polcy=x", "--", "/bin/true"},
+        {"run", "--result", result, "--require", "nonsense", "--", "/bin/true"},
+        {"run", "--result", result, "--timeout"},
+        {"run", "--result", result, "-p", "open", "-p", "strict", "--", "/bin/true"},
+        {"run", "--result", result},
+        {"run", "--result", result, "--"},
+    };
+    for (const std::vector<std::string>& words : cases) {
+        Write("old.json", "{\"end\":\"exited\",\"exit_code\":0}\n");
+        const Ran ran = Stockade(words);
+        EXPECT_EQ(ran.status, 125) << words[3] << ran.err;
+        EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+        const std::string now = Read("old.json");
+        EXPECT_TRUE(absl::StrContains(now, "\"exit_code\":125,\"end\":\"failed\"")) << words[3] << now;
+        EXPECT_TRUE(absl::StrContains(now, "stockade run --help") || absl::StrContains(now, "no command"))
+            << now;
+    }
+    // What is given to the command is the command's.
+    Write("old.json", "its own");
+    EXPECT_EQ(Stockade({"run", "--polcy=x", "/bin/cat", "--result", result}).status, 125);
+    EXPECT_EQ(Read("old.json"), "its own");
 }
 
 TEST_F(Run, AResultToAFifoThatNobodyReadsIsAnError) {

@@ -57,13 +57,14 @@ int Main(int argc, char** argv) {
     app.set_version_flag("--version,-V", absl::StrCat("stockade ", kVersion));
     std::vector<std::string> args = Tidied(app, {argv + 1, argv + argc});
     if (const Status known = CheckCommandWords(app, args); !known.ok()) return Complain(known);
+    client.results = ValuesOf(app, "run", "--result", args, client.separated);
     std::reverse(args.begin(), args.end());  // CLI11 takes them from the end
     try {
         app.parse(std::move(args));
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
-        return Complain(absl::InvalidArgumentError(ParseComplaint(app, error)));
+        return ComplainOfWords(client, absl::InvalidArgumentError(ParseComplaint(app, error)));
     }
     return exit_code;
 }
