@@ -292,6 +292,20 @@ TEST_F(IdentityTest, EverySlotAtOnce) {
         slots.insert(ref->slot);
     }
     EXPECT_EQ(slots.size(), static_cast<size_t>(count));
+    if (count == SK_MAX_SLOTS - 1) {
+        // One more is refused, and says what to do; nobody's slot is taken for it.
+        const std::string path = absl::StrCat(ParentCgroup(), "/one_more");
+        ASSERT_EQ(mkdir(path.c_str(), 0755), 0) << strerror(errno);
+        auto dir = Fd::Open(path, O_RDONLY | O_DIRECTORY);
+        auto ref = TheSensor()->BindSlot({.cgroup_fd = dir->get(), .root_pidfd = first.pidfd(), .policy_index = 0});
+        EXPECT_TRUE(absl::IsResourceExhausted(ref.status())) << ref.status();
+        EXPECT_TRUE(absl::StrContains(ref.status().message(), "stockade kill")) << ref.status();
+        EXPECT_EQ(TheSensor()->LiveSlots()->size(), static_cast<size_t>(count));
+        EXPECT_EQ(rmdir(path.c_str()), 0);
+        EXPECT_TRUE(TheSensor()->FreeSlot(bound.back().ref).ok());
+        EXPECT_EQ(rmdir(bound.back().path.c_str()), 0);
+        bound.pop_back();
+    }
     first.Go();
     Result result = first.Finish();
     EXPECT_NE(result.Find(SK_CODE_READ_NOT_ALLOWED), nullptr) << result.Describe();

@@ -44,7 +44,9 @@ StatusOr<uint32_t> PolicyMaps::FreeIndex(uint32_t size) const {
     for (auto it = users_.lower_bound(first); it != users_.end() && it->first < end; ++it) {
         if (it->second == 0) return it->first;
     }
-    return absl::ResourceExhaustedError(absl::StrCat("all ", SK_MAX_POLICIES, " policy indices of this size are in use"));
+    return absl::ResourceExhaustedError(absl::StrCat("all ", SK_MAX_POLICIES,
+                                                     " places for policies of this size are in use: end sandboxes "
+                                                     "(stockade ps, stockade kill), or let them share a policy"));
 }
 
 StatusOr<uint32_t> PolicyMaps::Acquire(std::span<const union sk_cell> cells) {

@@ -119,7 +119,11 @@ StatusOr<SlotRef> Slots::Bind(const Sensor::Binding& binding) {
         if (!used_[next_]) number = next_;
         next_ = next_ + 1 < SK_MAX_SLOTS ? next_ + 1 : 1;
     }
-    if (number == 0) return absl::ResourceExhaustedError(absl::StrCat("all ", SK_MAX_SLOTS - 1, " sandboxes are in use"));
+    if (number == 0) {
+        return absl::ResourceExhaustedError(absl::StrCat("all ", SK_MAX_SLOTS - 1,
+                                                         " slots for sandboxes are in use: end one first "
+                                                         "(stockade ps, stockade kill)"));
+    }
     uint32_t generation = (generations_[number] + 1) & SK_GENERATION_MASK;
     if (generation == 0) generation = 1;
     sk_slot slot{.cgroup_id = place.id,
@@ -140,8 +144,12 @@ StatusOr<SlotRef> Slots::Bind(const Sensor::Binding& binding) {
     level_users_[place.level]++;
     live_++;
     const SlotRef ref{number, generation};
-    Status status = NegErrnoStatus(
-        bpf_map_update_elem(programs_->MapFd("cgroups"), &place.id, &number, BPF_ANY), "bind the cgroup");
+    const int rc = bpf_map_update_elem(programs_->MapFd("cgroups"), &place.id, &number, BPF_ANY);
+    // As many entries as slots: it can be full only of cgroups that no slot has.
+    Status status = rc == -E2BIG ? absl::ResourceExhaustedError(
+                                       "bind the cgroup: the kernel's map of cgroups is full, though sandboxes are not as "
+                                       "many: stop the agent, then run: stockade doctor --clean")
+                                 : NegErrnoStatus(rc, "bind the cgroup");
     if (status.ok()) status = WriteConfig();
     if (status.ok()) return ref;
     // A slot that is live and that nobody holds would be adopted as a sandbox by the next agent.

@@ -34,7 +34,8 @@ bool IsStep(SandboxState from, SandboxState to) {
 StatusOr<Sandbox*> Registry::Insert(std::shared_ptr<const model::SandboxInfo> info, uint32_t uid) {
     if (sandboxes_.size() >= options_.max_sandboxes) {
         return absl::ResourceExhaustedError(
-            absl::StrCat("this node runs ", sandboxes_.size(), " sandboxes, its limit"));
+            absl::StrCat("this node runs ", sandboxes_.size(),
+                         " sandboxes, its limit: end one first (stockade ps, stockade kill)"));
     }
     auto sandbox = std::make_unique<Sandbox>();
     const std::string id = info->id.str();
