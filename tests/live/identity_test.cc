@@ -115,6 +115,23 @@ TEST_F(IdentityTest, TaskMovedOutCondemns) {
     EXPECT_FALSE(result.timed_out);
 }
 
+// Another sandbox's cgroup is outside as well: its policy is not ours.
+TEST_F(IdentityTest, TaskMovedIntoAnotherSandboxCondemnsItsOwn) {
+    Sandbox other({.read = {"/etc/passwd"}}, {"open_loop", "/etc/passwd"});
+    Sandbox sandbox({.read = {"/etc/passwd"}}, {"open_loop", "/etc/passwd"});
+    ASSERT_TRUE(other.ok() && sandbox.ok());
+    other.Go();
+    sandbox.Go();
+    ASSERT_TRUE(sandbox.WaitOutput("A"));
+    Move(sandbox.pid(), other.cgroup());
+    ExpectCondemned(sandbox.ref(), SK_CODE_LEFT_CGROUP);
+    Result result = sandbox.Finish();
+    EXPECT_TRUE(result.killed()) << result.Describe();
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(State(other.ref()).condemned_ns, 0u);
+    EXPECT_TRUE(other.WaitMore(100));
+}
+
 TEST_F(IdentityTest, WritingItselfOutIsRefusedOrCondemns) {
     Outside outside;
     Sandbox sandbox({.write = {absl::StrCat(outside.path(), "/**")}, .grants = {"cgroup_write"}}, {"write_procs", outside.path() + "/cgroup.procs"});

@@ -109,11 +109,31 @@ int ReadForEver(void*) {
     for (;;) sched_yield();
 }
 
+int EndAtOnce(void*) { _exit(0); }
+
+// The same, but nearly all its calls are births of more sharers: none of them may make the table a new one.
+int CloneForEver(void*) {
+    static char stacks[16][4096];
+    signal(SIGCHLD, SIG_IGN);  // nobody waits: most of the time is that before the birth
+    for (unsigned i = 0; g_spin; i++) {
+        if (i % 256 == 255) {
+            char bytes[64];
+            ssize_t n = pread(9, bytes, sizeof(bytes), 0);
+            if (n <= 0) continue;
+            Data(bytes, static_cast<size_t>(n));
+            g_spin = false;
+        } else {
+            (void)clone(EndAtOnce, stacks[i % 16] + sizeof(stacks[0]), CLONE_FILES | CLONE_VM | SIGCHLD, nullptr);
+        }
+    }
+    for (;;) sched_yield();
+}
+
 // Another process with the same descriptor table. It outlives the opener, unless it is killed as well.
-int OpenWhileSharerReads(Args args) {
+int OpenWhileSharer(int (*does)(void*), Args args) {
     static char stack[65536];
     if (FillDescriptors() != 0) return Setup("descriptors");
-    pid_t sharer = clone(ReadForEver, stack + sizeof(stack), CLONE_FILES | CLONE_VM | SIGCHLD, nullptr);
+    pid_t sharer = clone(does, stack + sizeof(stack), CLONE_FILES | CLONE_VM | SIGCHLD, nullptr);
     if (sharer < 0) return Setup("clone");
     int fd = open(args[0], O_RDONLY);
     int refused = errno;
@@ -124,6 +144,8 @@ int OpenWhileSharerReads(Args args) {
     errno = refused;
     return fd < 0 ? Refused() : 0;
 }
+int OpenWhileSharerReads(Args args) { return OpenWhileSharer(ReadForEver, args); }
+int OpenWhileSharerClones(Args args) { return OpenWhileSharer(CloneForEver, args); }
 
 #if defined(__x86_64__)
 void NoCompat(int) { _exit(2); }
@@ -206,6 +228,7 @@ const Trigger kTriggers[] = {
     {"open_by_handle", 2, "DIR NAME", OpenByHandle},
     {"open_thread_reads", 1, "FILE", OpenWhileThreadReads},
     {"open_shared_table", 1, "FILE", OpenWhileSharerReads},
+    {"open_shared_table_births", 1, "FILE", OpenWhileSharerClones},
 #if defined(__x86_64__)
     {"open_compat", 1, "FILE", OpenCompat},
 #endif
