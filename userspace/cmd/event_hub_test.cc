@@ -1,0 +1,160 @@
+// Two threads, as in the agent: one reads the rings, the other takes what came and closes books. Run it under tsan.
+#include "userspace/cmd/event_hub.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <deque>
+
+#include "userspace/base/clock.h"
+#include "userspace/decode/test_records.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr uint64_t kPatience = 30'000'000'000;
+
+// Rings that the test fills.
+class FakeSensor : public kernel::Sensor {
+  public:
+    template <typename Record>
+    void Add(const Record& record) {
+        const auto bytes = decode::Bytes(record);
+        std::lock_guard lock(mutex_);
+        records_.emplace_back(bytes.begin(), bytes.end());
+    }
+    StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override {
+        std::deque<std::vector<uint8_t>> records;
+        {
+            std::lock_guard lock(mutex_);
+            records.swap(records_);
+        }
+        for (const auto& record : records) fn(kernel::Ring::kTelemetry, record);
+        if (records.empty() && timeout_ms > 0) poll(nullptr, 0, 1);
+        return static_cast<int>(records.size());
+    }
+
+    kernel::Backend backend() const override { return kernel::Backend::kSignal; }
+    model::FeatureSet missing() const override { return {}; }
+    bool adopted() const override { return false; }
+    sk_hash_keys keys() const override { return {}; }
+    StatusOr<uint32_t> PublishPolicy(std::span<const union sk_cell>) override { return 0; }
+    Status RetirePolicy(uint32_t) override { return {}; }
+    StatusOr<kernel::SlotRef> BindSlot(const Binding&) override { return kernel::SlotRef{}; }
+    Status AttachNetwork(int) override { return {}; }
+    Status RemoveEarlierSets() override { return {}; }
+    Status Label(const kernel::SlotRef&, int) override { return {}; }
+    StatusOr<int> LabelPresent(const kernel::SlotRef&) override { return 0; }
+    Status SwapPolicy(const kernel::SlotRef&, uint32_t) override { return {}; }
+    Status Condemn(const kernel::SlotRef&, uint32_t) override { return {}; }
+    StatusOr<sk_state> ReadState(const kernel::SlotRef&) override { return sk_state{}; }
+    Status FreeSlot(const kernel::SlotRef&) override { return {}; }
+    StatusOr<std::vector<LiveSlot>> LiveSlots() override { return std::vector<LiveSlot>(); }
+    StatusOr<std::vector<uint64_t>> ReadErrors() override { return std::vector<uint64_t>(); }
+    StatusOr<std::vector<ProgramInfo>> Programs() override { return std::vector<ProgramInfo>(); }
+
+  private:
+    std::mutex mutex_;
+    std::deque<std::vector<uint8_t>> records_;
+};
+
+sk_file File(uint64_t seq, bool refused) {
+    auto record = decode::MakeRecord<sk_file>(SK_KIND_FILE, seq);
+    if (refused) decode::Refuse(&record.head, SK_CODE_READ_NOT_ALLOWED, SK_SECTION_FILES);
+    record.op = SK_FILE_OPEN_READ;
+    decode::SetPath({"etc", "shadow"}, &record.path);
+    return record;
+}
+
+class Hub : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        auto hub = EventHub::Create(sensor_, {.node = "n", .lookup = decode::TestLookup()});
+        ASSERT_TRUE(hub.ok()) << hub.status();
+        hub_ = *std::move(hub);
+        hub_->path().Track(1, 2, 1);
+        hub_->SetBusy(true);
+        hub_->SetListening(true);
+    }
+    // False when nothing wakes us.
+    bool AwaitWake() {
+        pollfd woken{.fd = hub_->event_fd(), .events = POLLIN, .revents = 0};
+        return poll(&woken, 1, static_cast<int>(kPatience / 1'000'000)) == 1;
+    }
+    bool AwaitDrain() {
+        const uint64_t want = hub_->RequestDrain();
+        const uint64_t end = BootNow() + kPatience;
+        while (hub_->drained() < want && BootNow() < end) {
+            pollfd woken{.fd = hub_->event_fd(), .events = POLLIN, .revents = 0};
+            (void)poll(&woken, 1, 10);
+            (void)hub_->TakeUrgent();
+        }
+        return hub_->drained() >= want;
+    }
+    FakeSensor sensor_;
+    std::unique_ptr<EventHub> hub_;
+};
+
+TEST_F(Hub, HandsOnInOrderWhileTheAgentPublishes) {
+    hub_->Start();
+    constexpr int kRecords = 2000;
+    size_t files = 0, findings = 0, urgent = 0;
+    const uint64_t end = BootNow() + kPatience;
+    for (int i = 1; (files < kRecords || findings < kRecords) && BootNow() < end; ++i) {
+        if (i <= kRecords) {
+            sensor_.Add(File(static_cast<uint64_t>(i), i % 100 == 0));
+            v1::Event finding;
+            finding.mutable_finding()->set_rule("r");
+            hub_->path().Publish(finding);
+        } else {
+            (void)poll(nullptr, 0, 1);
+        }
+        for (const v1::Event& event : hub_->TakeUrgent()) urgent += event.verdict() == "kill-sandbox";
+        for (const StreamedEvent& streamed : hub_->TakeEvents()) {
+            v1::Event event;
+            ASSERT_TRUE(event.ParseFromString(streamed.bytes));
+            findings += event.has_finding();
+            if (event.has_file()) {
+                EXPECT_EQ(event.kernel_seq(), ++files);
+            }
+        }
+    }
+    EXPECT_EQ(files, size_t{kRecords});
+    EXPECT_EQ(findings, size_t{kRecords});
+    EXPECT_GE(urgent, 1u);
+    EXPECT_EQ(hub_->TakeDropped(), 0u);
+    ASSERT_TRUE(AwaitDrain());
+    sk_state state{};
+    state.seq = kRecords;
+    EXPECT_EQ(hub_->path().Finish(1, 2, &state).lost(), 0u);
+}
+
+TEST_F(Hub, WhatCondemnsWakesOnceForEachSandbox) {
+    sensor_.Add(File(1, true));
+    sensor_.Add(File(2, true));
+    const uint64_t want = hub_->RequestDrain();
+    hub_->Start();
+    ASSERT_TRUE(AwaitWake());
+    const uint64_t end = BootNow() + kPatience;
+    while (hub_->drained() < want && BootNow() < end) (void)poll(nullptr, 0, 1);
+    EXPECT_EQ(hub_->TakeUrgent().size(), 1u);
+    sensor_.Add(File(3, true));
+    ASSERT_TRUE(AwaitWake());
+}
+
+TEST_F(Hub, HeldItReadsNothingAndEndsAllTheSame) {
+    hub_->SetHold(true);
+    hub_->Start();
+    sensor_.Add(File(1, false));
+    EXPECT_EQ(hub_->drained(), 0u);
+    EXPECT_TRUE(hub_->TakeEvents().empty());
+    hub_->SetHold(false);
+    ASSERT_TRUE(AwaitWake());
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(hub_->TakeEvents().size(), 1u);
+    hub_->SetHold(true);
+    hub_.reset();  // must not wait for a release
+}
+
+}  // namespace
+}  // namespace stockade::cmd
