@@ -80,7 +80,9 @@ TEST_F(End, AgentClientAndKeeperKilledAtOnce) {
     const pid_t client = StartTool("all");
     const pid_t shim = product_->ShimPid();
     ASSERT_NE(shim, 0);
-    for (const pid_t pid : {product_->AgentPid(), client, shim}) kill(pid, SIGKILL);
+    const pid_t agent = product_->AgentPid();
+    ASSERT_NE(agent, 0);
+    for (const pid_t pid : {agent, client, shim}) kill(pid, SIGKILL);
     EXPECT_EQ(Wait(client), 137);
     // Nobody is left who could do it but the kernel, and the next start.
     EXPECT_TRUE(Until([] { return product_->Processes().empty(); }));
@@ -320,6 +322,7 @@ TEST_F(End, ATaskInStateDHasItsTrueEndAndKeepsItsSlot) {
     EXPECT_EQ(product_->Run("networkless", {"/bin/true"}).status, 0);
     // The agent ends while it waits; the next one waits on.
     const pid_t agent = product_->AgentPid();
+    ASSERT_NE(agent, 0);  // kill(0) would be the test's own group
     kill(agent, SIGTERM);
     EXPECT_TRUE(Until([&] { return product_->AgentPid() != agent; }, 10));
     EXPECT_EQ(product_->Run("networkless", {"/bin/true"}).status, 0);
