@@ -24,6 +24,9 @@ set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g")
 
 if(STOCKADE_SANITIZE)
+    # -O1 is what the sanitizers ask for: it compiles in half the time of -O2, and stacks keep their frames.
+    set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g")
+    set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g")
     add_compile_options(-fsanitize=${STOCKADE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${STOCKADE_SANITIZE})
 endif()

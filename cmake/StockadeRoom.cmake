@@ -61,6 +61,9 @@ function(stockade_room dir_name)
     endforeach()
 endfunction()
 
+# What ./dev test builds when it runs no more than the unit rung: enough for a sanitizer, and two thirds of all.
+add_custom_target(unit_tests)
+
 # stockade_binary(<name> SOURCES files... [DEPS targets...] [STATIC | STATIC_PIE])      an executable in build/<preset>/bin
 # STATIC_PIE: nothing is left to the dynamic loader, which is half of what a short-lived program costs. Not for what looks up names:
 # glibc's resolver and NSS load libraries.
@@ -98,6 +101,9 @@ function(stockade_test name)
     stockade_binary(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS} ${main})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
     add_test(NAME ${name} COMMAND ${name})
+    if(arg_LABELS STREQUAL "unit")
+        add_dependencies(unit_tests ${name})
+    endif()
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 300)
     endif()
