@@ -52,6 +52,7 @@ class FakeSensor : public kernel::Sensor {
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return std::vector<LiveSlot>(); }
     StatusOr<std::vector<uint64_t>> ReadErrors() override { return std::vector<uint64_t>(); }
     StatusOr<std::vector<ProgramInfo>> Programs() override { return std::vector<ProgramInfo>(); }
+    StatusOr<uint64_t> LeftOut() override { return uint64_t{0}; }
 
   private:
     std::mutex mutex_;
