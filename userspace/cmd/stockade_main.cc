@@ -7,6 +7,7 @@
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/command_words.h"
 #include "userspace/cmd/completion.h"
+#include "userspace/cmd/dns_command.h"
 #include "userspace/cmd/doctor_command.h"
 #include "userspace/cmd/policy_command.h"
 #include "userspace/cmd/query_commands.h"
@@ -52,6 +53,7 @@ int Main(int argc, char** argv) {
     AddRunCommand(app, client, exit_code);
     AddQueryCommands(app, client, exit_code);
     AddPolicyCommand(app, client, exit_code);
+    AddDnsCommand(app, exit_code);
     AddDoctorCommand(app, client, exit_code);
     AddCompletionCommand(app, exit_code);
     app.set_version_flag("--version,-V", absl::StrCat("stockade ", kVersion));

@@ -1,0 +1,98 @@
+// What is remembered of one budget id: which zones were asked how much, and which names were said.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "bpf/wire/hash.h"
+#include "userspace/base/status.h"
+#include "userspace/dns/tiers.h"
+
+namespace stockade::dns {
+
+// Charges are in sixteenths of a bit, times in quanta (SK_DNS_QUANTUM_SHIFT) since the state's
+// epoch: 32 bits of them are two years.
+struct ZoneRecord {
+    uint64_t key = 0;          // keyed hash of the zone's name
+    uint32_t spent = 0;
+    uint32_t last = 0;         // when its last charged query was sent; valid if `asked`
+    uint32_t window = 0;       // when the day of a ranked zone began
+    uint32_t last_name = 0;    // fingerprint of the name asked last, for A after AAAA
+    uint32_t downlink_bytes = 0;
+    uint16_t names = 0;        // (name, type) pairs seen
+    Tier tier = Tier::kUnranked;
+    uint8_t blocked : 1 = 0;
+    uint8_t warned : 1 = 0;
+    uint8_t asked : 1 = 0;
+    uint8_t downlink_warned : 1 = 0;
+    uint8_t last_type : 2 = 0;  // of last_name: 1 A, 2 AAAA, 0 another
+};
+static_assert(sizeof(ZoneRecord) == 32);
+
+// A name under a zone. Its fingerprint is keyed: nobody can make two names that share one.
+struct NameRecord {
+    uint32_t fingerprint = 0;
+    uint16_t zone = 0;   // index
+    uint16_t types = 0;  // bit per type of TypeBit()
+    uint32_t cached_until[2] = {0, 0};  // answers for A, AAAA are in the resolver's cache until then
+};
+static_assert(sizeof(NameRecord) == 16);
+
+// Sizes that keep a budget id below 16 KiB. A charged zone is never forgotten: what comes when the
+// table is full shares the budget of one zone (kOverflowZone). Names that find no room are charged
+// as new each time.
+inline constexpr size_t kMaxZones = 176;
+inline constexpr size_t kMaxNames = 632;
+inline constexpr size_t kMaxStateBytes = 16 * 1024;
+
+// Zones 0 and 1 are always there.
+inline constexpr size_t kOverflowZone = 0;
+inline constexpr size_t kReverseZone = 1;
+
+// Plain data with look-ups; it knows nothing of budgets. Not thread-safe.
+class MeterState {
+  public:
+    // `keys` are secret and random where a sandbox is judged, and any where a file is.
+    explicit MeterState(const sk_hash_keys& keys, uint64_t epoch_ns = 0);
+
+    // Index of the zone, made when it is not there; kOverflowZone when there is no room.
+    size_t Zone(absl::string_view zone, Tier tier);
+    // kOverflowZone's index, and no record made, when it is not there.
+    bool FindZone(absl::string_view zone, size_t* index) const;
+    ZoneRecord& zone(size_t index) { return zones_[index]; }
+    const ZoneRecord& zone(size_t index) const { return zones_[index]; }
+    size_t zones() const { return zones_.size(); }
+
+    // nullptr when the name was not seen under this zone.
+    NameRecord* FindName(size_t zone, uint32_t fingerprint);
+    // nullptr when there is no room.
+    NameRecord* AddName(size_t zone, uint32_t fingerprint);
+    size_t names() const { return names_.size(); }
+
+    uint32_t Fingerprint(absl::string_view name) const { return static_cast<uint32_t>(Hash(name) >> 32); }
+    // 0 for times before the epoch.
+    uint32_t Quanta(uint64_t time_ns) const;
+
+    uint32_t total = 0;       // spent over all unranked zones
+    uint16_t last_zone = 0;   // asked last, of the unranked ones
+    uint16_t unranked = 0;    // number of unranked zones
+    bool total_warned = false;
+
+    // Bytes that Restore takes back, also on another machine of the same byte order and build.
+    std::string Save() const;
+    // kDataLoss says what is wrong: cut, altered, of another version, larger than a state can be.
+    static StatusOr<MeterState> Restore(absl::string_view bytes);
+    size_t memory_bytes() const;
+
+  private:
+    uint64_t Hash(absl::string_view text) const;
+
+    sk_hash_keys keys_;
+    uint64_t epoch_ns_;
+    std::vector<ZoneRecord> zones_;
+    std::vector<NameRecord> names_;
+};
+
+}  // namespace stockade::dns
