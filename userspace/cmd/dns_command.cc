@@ -76,9 +76,16 @@ StatusOr<std::string> ReadList(const std::string& path) {
 
 StatusOr<dns::Knowledge> KnowledgeOf(const Flags& flags) {
     dns::KnowledgeTexts texts;
+    // A client of a recording is a person's machine more often than a session: 2 KiB for all it does
+    // is no budget for a browser.
+    texts.budgets.total = dns::Budgets::kUnlimited;
     SK_ASSIGN_OR_RETURN(texts.suffix_list, ReadList(flags.suffix_list));
     SK_ASSIGN_OR_RETURN(texts.model, ReadList(flags.model));
-    SK_ASSIGN_OR_RETURN(texts.ranked, ReadList(flags.ranked));
+    if (flags.ranked == "-") {
+        texts.ranked = "-";
+    } else {
+        SK_ASSIGN_OR_RETURN(texts.ranked, ReadList(flags.ranked));
+    }
     texts.internal = flags.internal;
     for (const std::string& budget : flags.budgets) SK_RETURN_IF_ERROR(dns::ParseBudgets(budget, &texts.budgets));
     for (const std::string& grant : flags.grants) {
@@ -122,8 +129,8 @@ void AddMeter(CLI::App& dns, int& exit_code) {
     meter->add_option("FILE", flags->file, "the file, or - for standard input")->required();
     meter->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
     meter->add_flag("--all", flags->all, "text: all pairs, not only those with a verdict and the next 20");
-    meter->add_option("--budget", flags->budgets, "zone=256B,ranked=4KiB,total=2KiB,reverse=2KiB; none = without end");
-    meter->add_option("--ranked", flags->ranked, "a file of well-known zones, one a line, for the ranked budget");
+    meter->add_option("--budget", flags->budgets, "zone=256B,ranked=4KiB,reverse=2KiB,total=none (a session has total=2KiB)");
+    meter->add_option("--ranked", flags->ranked, "a file of well-known zones, one a line, in place of those built in; - for none");
     meter->add_option("--internal", flags->internal, "a zone of your own, or a search suffix: not charged (may be repeated)")
         ->expected(1)
         ->take_all();

@@ -42,6 +42,7 @@ std::string PairJson(const ReplayKey& key, const ReplayRow& row) {
     JsonObject out;
     out.Add("client", key.first).Add("zone", key.second).Add("tier", std::string(dns::TierName(row.tier)));
     out.Add("queries", row.queries).Add("let_through", row.let_through);
+    out.Add("not_canonical", row.not_canonical);
     out.Add("spent_bits", uint64_t{(row.spent + SK_DNS_BIT - 1) / SK_DNS_BIT});
     out.AddRaw("budget_bits", row.budget ? std::to_string(row.budget / SK_DNS_BIT) : "null");
     out.Add("verdict", std::string(dns::VerdictName(row.verdict)));

@@ -8,5 +8,7 @@ namespace stockade::dns {
 absl::string_view EmbeddedSuffixList();
 absl::string_view EmbeddedModel();
 absl::string_view EmbeddedProviderZones();
+absl::string_view EmbeddedReservedZones();
+absl::string_view EmbeddedRankedZones();
 
 }  // namespace stockade::dns

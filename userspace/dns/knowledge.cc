@@ -51,8 +51,12 @@ StatusOr<Knowledge> MakeKnowledge(const KnowledgeTexts& texts) {
     SK_ASSIGN_OR_RETURN(CodeModel model, CodeModel::Parse(or_built_in(texts.model, EmbeddedModel())));
     Knowledge out = {.suffixes = std::move(suffixes), .model = std::move(model), .tiers = {}, .budgets = texts.budgets};
     // Later entries replace earlier ones: what the operator says stands last.
+    if (texts.ranked != "-") {
+        const Status ranked = out.tiers.AddLines(or_built_in(texts.ranked, EmbeddedRankedZones()), Tier::kRanked);
+        SK_RETURN_IF_ERROR(Annotate(ranked, "ranked zones"));
+    }
     SK_RETURN_IF_ERROR(out.tiers.AddLines(EmbeddedProviderZones(), Tier::kProvider));
-    SK_RETURN_IF_ERROR(Annotate(out.tiers.AddLines(texts.ranked, Tier::kRanked), "ranked zones"));
+    SK_RETURN_IF_ERROR(out.tiers.AddLines(EmbeddedReservedZones(), Tier::kInternal));
     for (const std::string& zone : texts.internal) SK_RETURN_IF_ERROR(out.tiers.Add(zone, Tier::kInternal));
     for (const auto& [zone, bytes] : texts.granted) SK_RETURN_IF_ERROR(out.tiers.Add(zone, Tier::kGranted, bytes));
     return out;

@@ -13,7 +13,7 @@ namespace stockade::dns {
 struct KnowledgeTexts {
     std::string suffix_list;
     std::string model;
-    std::string ranked;  // zones, one a line; nothing is built in
+    std::string ranked;  // zones, one a line; "-" for none at all
     std::vector<std::string> internal;
     std::vector<std::pair<std::string, uint32_t>> granted;  // zone, bytes
     Budgets budgets;

@@ -11,8 +11,8 @@ namespace {
 constexpr uint32_t kDayQuanta = static_cast<uint32_t>((24ull * 3600 * 1'000'000'000) >> SK_DNS_QUANTUM_SHIFT);
 // Longer TTLs are not believed: a resolver forgets, too.
 constexpr uint32_t kMaxTtlSeconds = 24 * 3600;
-// TTLs count whole seconds, at the resolver and here.
-constexpr uint32_t kTtlSlackQuanta = static_cast<uint32_t>(2'000'000'000ull >> SK_DNS_QUANTUM_SHIFT);
+// Seconds are rounded at the resolver, and to ticks here.
+constexpr uint32_t kTtlSlackTicks = 1;
 
 uint32_t Units(uint32_t bytes) { return bytes > UINT32_MAX / SK_DNS_BYTE ? UINT32_MAX : bytes * SK_DNS_BYTE; }
 
@@ -97,10 +97,9 @@ Meter::Accounts Meter::Open(absl::string_view name) {
 
 // A budget of a day starts again; those of a session never do.
 void Meter::StartDay(ZoneRecord& zone, uint64_t time_ns) const {
-    if (zone.tier != Tier::kRanked) return;
-    const uint32_t now = state_.Quanta(time_ns);
-    if (now - zone.window < kDayQuanta || now < zone.window) return;
-    zone.window = now;
+    const auto day = static_cast<uint16_t>(state_.Quanta(time_ns) / kDayQuanta);
+    if (zone.tier != Tier::kRanked || day <= zone.day) return;
+    zone.day = day;
     zone.spent = 0;
     zone.blocked = zone.warned = 0;
 }
@@ -134,7 +133,7 @@ uint32_t Meter::TrueCost(const Account& account, const Query& query, uint32_t wo
     const NameRecord* name = state_.FindName(account.zone, fingerprint);
     const uint32_t gap = GapCharge(zone, query.time_ns);
     if (name && (name->types & bit)) {
-        const bool cached = bit <= 2 && state_.Quanta(query.time_ns) < name->cached_until[bit - 1];
+        const bool cached = bit <= 2 && state_.Ticks(query.time_ns) < name->cached_until[bit - 1];
         return cached ? 0 : worst;
     }
     if (name && zone.last_name == fingerprint && IsSibling(zone.last_type, query.type)) return kChargeSibling + gap;
@@ -168,9 +167,14 @@ Decision Meter::Refuse(const Account& account, Cause cause) const {
             .spent = state_.zone(account.zone).spent, .budget = account.budget};
 }
 
+Decision Meter::Uncharged(absl::string_view name) const {
+    const absl::string_view zone = knowledge_.suffixes.Find(name).registered;
+    return {.tier = knowledge_.tiers.Find(name).tier, .zone = zone.empty() ? name : zone};
+}
+
 Decision Meter::Charge(const Query& query) {
     const Accounts accounts = Open(query.name);
-    if (accounts.count == 0) return {.tier = knowledge_.tiers.Find(query.name).tier, .zone = query.name};
+    if (accounts.count == 0) return Uncharged(query.name);
     uint32_t worst[2] = {}, of_total = 0;
     for (size_t i = 0; i < accounts.count; ++i) {
         const Account& account = accounts.list[i];
@@ -241,23 +245,24 @@ Decision Meter::Ask(const Query& query) {
 
 Decision Meter::Hear(const Answer& answer) {
     const Accounts accounts = Open(answer.name);
-    Decision decision;
-    const uint32_t bit = TypeBit(answer.type), now = state_.Quanta(answer.time_ns);
-    const uint64_t ttl_ns = uint64_t{std::min(answer.ttl_s, kMaxTtlSeconds)} * 1'000'000'000;
-    const uint32_t until = state_.Quanta(answer.time_ns + ttl_ns);
+    Decision decision = Uncharged(answer.name);
+    const uint32_t bit = TypeBit(answer.type), now = state_.Ticks(answer.time_ns);
+    // Ticks() leaves room for a day, which is as long as any TTL is believed.
+    const uint32_t until = now + std::min(answer.ttl_s, kMaxTtlSeconds) / kTickSeconds;
     for (size_t i = 0; i < accounts.count; ++i) {
         const Account& account = accounts.list[i];
         ZoneRecord& zone = state_.zone(account.zone);
         NameRecord* name = state_.FindName(account.zone, state_.Fingerprint(answer.sent));
         if (name && (name->types & bit) && bit && bit <= 2) {
-            uint32_t& cached_until = name->cached_until[bit - 1];
+            uint16_t& cached_until = name->cached_until[bit - 1];
             // A cache counts down. An answer that lives longer than the one that should still have
             // been there came from the zone's name server: the query is charged after all.
-            if (now < cached_until && until > cached_until + kTtlSlackQuanta)
+            if (now < cached_until && until > cached_until + kTtlSlackTicks)
                 zone.spent += sk_dns_charge_repeat(zone.names) + SK_DNS_CHARGE_GAP_BURST;
-            cached_until = std::max(cached_until, until);
+            cached_until = std::max(cached_until, static_cast<uint16_t>(until));
         }
-        zone.downlink_bytes += std::min(answer.downlink_bytes, UINT32_MAX - zone.downlink_bytes);
+        const uint32_t downlink = zone.downlink_bytes + std::min<uint32_t>(answer.downlink_bytes, UINT16_MAX);
+        zone.downlink_bytes = static_cast<uint16_t>(std::min<uint32_t>(downlink, UINT16_MAX));
         if (i > 0) continue;
         decision = {.tier = account.tier, .zone = account.name, .spent = zone.spent, .budget = account.budget};
         if (!zone.downlink_warned && zone.downlink_bytes > knowledge_.budgets.warn_downlink) {

@@ -47,7 +47,8 @@ absl::string_view VerdictName(Verdict verdict);
     X(kZoneBudget, "zone-budget", "the zone's budget does not suffice")        \
     X(kZoneBlocked, "zone-blocked", "the zone's budget was passed before")     \
     X(kTotalBudget, "total-budget", "the budget of all unranked zones does not suffice") \
-    X(kNameLong, "name-long", "a subdomain of more than 96 characters")
+    X(kNameLong, "name-long", "a subdomain of more than 96 characters")       \
+    X(kNotCanonical, "not-canonical", "a query that is not of the canonical form")
 
 enum class Cause : uint8_t {
 #define X(name, code, text) name,
@@ -134,6 +135,7 @@ class Meter {
     uint32_t TrueCost(const Account& account, const Query& query, uint32_t worst);
     void Remember(const Account& account, const Query& query, bool sent_on);
     void StartDay(ZoneRecord& zone, uint64_t time_ns) const;
+    Decision Uncharged(absl::string_view name) const;
     Decision Refuse(const Account& account, Cause cause) const;
     void Warn(const Account& account, Decision& decision);
 

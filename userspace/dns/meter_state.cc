@@ -17,6 +17,7 @@ struct SavedHead {
     char magic[8];
     sk_hash_keys keys;
     uint64_t epoch_ns;
+    uint64_t tick_base_s;
     uint32_t total;
     uint16_t last_zone;
     uint16_t unranked;
@@ -25,7 +26,7 @@ struct SavedHead {
     uint16_t total_warned;
     uint16_t pad;
 };
-static_assert(sizeof(SavedHead) == 56);
+static_assert(sizeof(SavedHead) == 64);
 static_assert(sizeof(SavedHead) + kMaxZones * sizeof(ZoneRecord) + kMaxNames * sizeof(NameRecord) + kDigestBytes +
                   sizeof(MeterState) <=
               kMaxStateBytes);
@@ -69,8 +70,20 @@ uint32_t MeterState::Quanta(uint64_t time_ns) const {
     return static_cast<uint32_t>(std::min<uint64_t>((time_ns - epoch_ns_) >> SK_DNS_QUANTUM_SHIFT, UINT32_MAX));
 }
 
+uint32_t MeterState::Ticks(uint64_t time_ns) {
+    const uint64_t second = time_ns < epoch_ns_ ? 0 : (time_ns - epoch_ns_) / 1'000'000'000;
+    constexpr uint64_t kDayTicks = 24 * 3600 / kTickSeconds;
+    const uint64_t ticks = second < tick_base_s_ ? 0 : (second - tick_base_s_) / kTickSeconds;
+    if (ticks + kDayTicks <= UINT16_MAX) return static_cast<uint32_t>(ticks);
+    for (NameRecord& name : names_) {
+        for (uint16_t& until : name.cached_until) until = static_cast<uint16_t>(until > ticks ? until - ticks : 0);
+    }
+    tick_base_s_ += ticks * kTickSeconds;
+    return 0;
+}
+
 bool MeterState::FindZone(absl::string_view zone, size_t* index) const {
-    const uint64_t key = Hash(zone);
+    const uint32_t key = Fingerprint(zone);
     const auto found = std::find_if(zones_.begin() + 2, zones_.end(), [key](const ZoneRecord& z) { return z.key == key; });
     *index = found == zones_.end() ? kOverflowZone : static_cast<size_t>(found - zones_.begin());
     return found != zones_.end();
@@ -82,7 +95,7 @@ size_t MeterState::Zone(absl::string_view zone, Tier tier) {
     if (FindZone(zone, &index)) return index;
     if (zones_.size() == kMaxZones) return kOverflowZone;
     Grow(zones_, kMaxZones);
-    zones_.push_back({.key = Hash(zone), .tier = tier});
+    zones_.push_back({.key = Fingerprint(zone), .tier = tier});
     if (tier == Tier::kUnranked) ++unranked;
     return zones_.size() - 1;
 }
@@ -110,6 +123,7 @@ std::string MeterState::Save() const {
     memcpy(head.magic, kMagic, sizeof(kMagic));
     head.keys = keys_;
     head.epoch_ns = epoch_ns_;
+    head.tick_base_s = tick_base_s_;
     head.total = total;
     head.last_zone = last_zone;
     head.unranked = unranked;
@@ -136,6 +150,7 @@ StatusOr<MeterState> MeterState::Restore(absl::string_view bytes) {
     const absl::string_view body = bytes.substr(0, bytes.size() - kDigestBytes);
     if (bytes.substr(body.size()) != Digest(body)) return lost("its bytes are not those of its digest");
     MeterState state(head.keys, head.epoch_ns);
+    state.tick_base_s_ = head.tick_base_s;
     state.total = head.total;
     state.last_zone = head.last_zone;
     state.unranked = head.unranked;

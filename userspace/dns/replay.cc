@@ -18,6 +18,8 @@ constexpr size_t kMaxInFlight = 65536;
 // Fixed, so that a file gives the same rows each time. A meter that guards has secret ones.
 constexpr sk_hash_keys kFileKeys = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb};
 
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsNameCharacter(char c) { return c == '.' || sk_dns_is_plain(static_cast<uint8_t>(c)); }
 bool AllOf(absl::string_view text, bool (*test)(char)) { return std::all_of(text.begin(), text.end(), test); }
 
 uint64_t Transaction(const Address& server, uint16_t port, uint16_t id) {
@@ -27,14 +29,13 @@ uint64_t Transaction(const Address& server, uint16_t port, uint16_t id) {
 }  // namespace
 
 uint32_t AlphabetBits(absl::string_view label) {
-    const auto digit = [](char c) { return c >= '0' && c <= '9'; };
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); };
     const auto base32 = [](char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)) || (c >= '2' && c <= '7'); };
     const auto lower = [](char c) { return !absl::ascii_isupper(static_cast<unsigned char>(c)); };
     const auto upper = [](char c) { return !absl::ascii_islower(static_cast<unsigned char>(c)); };
     // Mixed case is what tells base64 from the others.
     if (!AllOf(label, lower) && !AllOf(label, upper)) return 6 * SK_DNS_BIT;
-    if (AllOf(label, digit)) return 54;  // log2(10)
+    if (AllOf(label, IsDigit)) return 54;  // log2(10)
     if (AllOf(label, hex)) return 4 * SK_DNS_BIT;
     if (AllOf(label, base32)) return 5 * SK_DNS_BIT;
     return 84;  // log2(38)
@@ -70,6 +71,27 @@ uint64_t Replay::Capacity(absl::string_view client, absl::string_view name, absl
         if (labels_.insert(absl::StrCat(client, " ", zone, " ", label)).second) capacity += label.size() * AlphabetBits(label);
     }
     return capacity;
+}
+
+// A name of characters that no host name has still shows whose it is, by its zone.
+void Replay::RefuseName(const std::string& client, int fault, absl::string_view lower) {
+    Refuse(client, fault);
+    ++counts_.queries;
+    if (fault != SK_DNS_FAULT_CHARACTER) return;
+    const Zone zone = knowledge_.suffixes.Find(lower);
+    const Tiers::Entry entry = knowledge_.tiers.Find(lower);
+    // No zone ends in a number: such names are addresses and URLs that were taken for names.
+    const absl::string_view top = lower.substr(lower.rfind('.') + 1);
+    const bool is_zone = !zone.registered.empty() && AllOf(zone.registered, IsNameCharacter) && !AllOf(top, IsDigit);
+    if (!is_zone || !IsCharged(entry.tier)) return;
+    ReplayRow& row = rows_[{client, std::string(zone.registered)}];
+    ++row.queries;
+    ++row.not_canonical;
+    row.tier = entry.tier;
+    if (row.first_dropped == 0) row.first_dropped = row.queries;
+    if (row.verdict == Verdict::kDrop) return;
+    row.verdict = Verdict::kDrop;
+    row.cause = Cause::kNotCanonical;
 }
 
 void Replay::TakeQuery(const Ask& ask) {
@@ -137,9 +159,9 @@ void Replay::TakeMessage(const Segment& segment, absl::string_view message, uint
     int fault = sk_dns_check_query(MessageBytes(message), len, SK_DNS_ALLOW_UPPER, &query);
     if (segment.extension) fault = SK_DNS_FAULT_EXTENSION;
     if (segment.length_fault) fault = SK_DNS_FAULT_UDP_LENGTH;
-    if (fault != SK_DNS_OK) return Refuse(client, fault);
     HostName name;
-    ToHostName(query.question.name, &name);
+    if (fault == SK_DNS_FAULT_CHARACTER || fault == SK_DNS_OK) ToHostName(query.question.name, &name);
+    if (fault != SK_DNS_OK) return RefuseName(client, fault, name.lower());
     TakeQuery({.client = client, .transaction = Transaction(segment.to, segment.from_port, query.id), .sent = name.sent(),
                .lower = name.lower(), .type = query.question.type, .time_ns = time_ns});
 }
@@ -177,12 +199,13 @@ void Replay::TakeZeek(const ZeekQuery& row) {
         ++counts_.unreadable_answers;
         return;
     }
-    const std::string lower = absl::AsciiStrToLower(row.name == "." ? "" : row.name);
-    const bool plain = std::all_of(row.name.begin(), row.name.end(),
-                                   [](char c) { return c == '.' || sk_dns_is_plain(static_cast<uint8_t>(c)); });
-    if (row.class_ != SK_DNS_CLASS_IN) return Refuse(row.client, SK_DNS_FAULT_CLASS);
-    if (!plain) return Refuse(row.client, SK_DNS_FAULT_CHARACTER);
-    if (lower.size() > SK_DNS_NAME_BYTES - 2) return Refuse(row.client, SK_DNS_FAULT_NAME_LONG);
+    const bool is_root = row.name == "." || row.name == "(empty)";
+    const std::string lower = absl::AsciiStrToLower(is_root ? "" : row.name);
+    const int fault = row.class_ != SK_DNS_CLASS_IN           ? SK_DNS_FAULT_CLASS
+                      : !AllOf(lower, IsNameCharacter)         ? SK_DNS_FAULT_CHARACTER
+                      : lower.size() > SK_DNS_NAME_BYTES - 2 ? SK_DNS_FAULT_NAME_LONG
+                                                             : SK_DNS_OK;
+    if (fault != SK_DNS_OK) return RefuseName(row.client, fault, lower);
     const uint64_t transaction =
         absl::Hash<std::tuple<std::string, uint16_t, uint16_t>>{}({row.server, row.client_port, row.id});
     // The log keeps no case: 0x20 cannot be seen in it.
@@ -215,8 +238,7 @@ Status Replay::ReadNames(ByteReader& bytes) {
         if (at_end) return absl::OkStatus();
         const absl::string_view name = absl::StripSuffix(absl::StripAsciiWhitespace(line), ".");
         if (name.empty() || name[0] == '#') continue;
-        const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c == '.' || sk_dns_is_plain(static_cast<uint8_t>(c)); });
-        if (!plain) return bytes.Error("neither a capture, nor a Zeek log, nor a list of host names");
+        if (!AllOf(name, IsNameCharacter)) return bytes.Error("neither a capture, nor a Zeek log, nor a list of host names");
         if (name.size() > SK_DNS_NAME_BYTES - 2) {
             Refuse("-", SK_DNS_FAULT_NAME_LONG);
             continue;

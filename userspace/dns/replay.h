@@ -26,12 +26,13 @@ struct ReplayOptions {
 
 struct ReplayRow {
     Tier tier = Tier::kUnranked;
-    uint64_t queries = 0;        // that reached the meter
+    uint64_t queries = 0;        // asked, those that are not canonical among them
+    uint64_t not_canonical = 0;  // refused for their form
     uint64_t let_through = 0;
     uint32_t spent = 0;          // sixteenths of a bit
     uint32_t budget = 0;         // 0: not charged
     Verdict verdict = Verdict::kAllow;  // the worst one
-    Cause cause = Cause::kNone;         // of the first query with that verdict
+    Cause cause = Cause::kNone;         // of the first query with that verdict; kNotCanonical is no meter's
     uint64_t first_dropped = 0;  // 1 for the pair's first query; 0: none was
     // What the names let through could hold: new labels below the zone times the bits of a character
     // in the smallest usual alphabet that has them (digits, hex, base32, letters, base64).
@@ -91,6 +92,7 @@ class Replay {
     void TakeQuery(const Ask& ask);
     void Hear(const std::string& client, const Answer& answer);
     void Refuse(const std::string& client, int fault) { ++refused_[{client, fault}]; }
+    void RefuseName(const std::string& client, int fault, absl::string_view lower);
     Client& ClientOf(const std::string& name, uint64_t time_ns);
     bool IsCopy(Client& client, const Ask& ask);
     uint64_t Capacity(absl::string_view client, absl::string_view name, absl::string_view zone);
