@@ -300,10 +300,10 @@ SK_INLINE int sk_dns_check_query(const __u8 *msg, __u32 len, __u32 allow, struct
     if (len > SK_DNS_QUERY_BYTES) return SK_DNS_FAULT_LONG;
     int fault = sk_dns_read_head(msg, len, &head);
     if (!fault) fault = sk_dns_check_query_head(&head);
-    if (!fault) fault = sk_dns_read_question(msg, len, &at, &query->question);
-    if (fault == SK_DNS_FAULT_POINTER_FORWARD || fault == SK_DNS_FAULT_POINTER_CHAIN) return SK_DNS_FAULT_POINTER;
     if (fault) return fault;
-    if (query->question.name.hops) return SK_DNS_FAULT_POINTER;
+    fault = sk_dns_read_question(msg, len, &at, &query->question);
+    if (query->question.name.hops || fault == SK_DNS_FAULT_POINTER_FORWARD) return SK_DNS_FAULT_POINTER;
+    if (fault) return fault;
     if (query->question.name.odd) return SK_DNS_FAULT_CHARACTER;
     if (query->question.name.upper && !(allow & SK_DNS_ALLOW_UPPER)) return SK_DNS_FAULT_UPPER_CASE;
     if (query->question.class_ != SK_DNS_CLASS_IN) return SK_DNS_FAULT_CLASS;
