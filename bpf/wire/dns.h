@@ -22,36 +22,36 @@
 
 /* Why bytes are no message, or a message is no canonical query. The text is what a person reads;
  * numbers are kept in records and never change. */
-#define SK_DNS_FAULTS(X)                                                              \
-    X(1, SHORT, "shorter than a header")                                              \
-    X(2, LONG, "longer than any canonical query")                                     \
-    X(3, RESPONSE, "a response, not a query")                                         \
-    X(4, OPCODE, "opcode other than query")                                           \
-    X(5, FLAGS, "header bits that a query does not have")                             \
-    X(6, QUESTIONS, "not exactly one question")                                       \
-    X(7, ANSWERS, "answer records in a query")                                        \
-    X(8, AUTHORITIES, "authority records in a query")                                 \
-    X(9, ADDITIONALS, "more than one additional record")                              \
-    X(10, NAME_CUT, "name runs past the end")                                         \
-    X(11, NAME_LONG, "name longer than 255 bytes")                                    \
-    X(12, LABEL_TYPE, "label of a type that was never defined")                       \
-    X(13, POINTER, "compression pointer in a question")                               \
-    X(14, POINTER_FORWARD, "compression pointer that does not go back")               \
-    X(15, POINTER_CHAIN, "too many compression pointers")                             \
-    X(16, CHARACTER, "character other than letter, digit, hyphen or underscore")      \
-    X(17, UPPER_CASE, "upper-case letters")                                           \
-    X(18, QUESTION_CUT, "question runs past the end")                                 \
-    X(19, CLASS, "class other than IN")                                               \
-    X(20, RECORD_CUT, "record runs past the end")                                     \
-    X(21, NOT_OPT, "additional record other than OPT")                                \
-    X(22, OPT_FORM, "OPT record with a name, version or flags of its own")            \
-    X(23, OPT_OPTION, "EDNS option that is not known to be harmless")                 \
-    X(24, OPT_CUT, "EDNS option runs past its record")                                \
-    X(25, OPT_TWICE, "EDNS option given twice")                                       \
-    X(26, TRAILING, "bytes after the message")                                        \
-    X(27, FRAGMENT, "IP fragment")                                                    \
-    X(28, SEGMENTS, "several datagrams in one buffer (GSO)")                          \
-    X(29, EXTENSION, "IPv6 extension header")                                         \
+#define SK_DNS_FAULTS(X)                                                         \
+    X(1, SHORT, "shorter than a header")                                         \
+    X(2, LONG, "longer than any canonical query")                                \
+    X(3, RESPONSE, "a response, not a query")                                    \
+    X(4, OPCODE, "opcode other than query")                                      \
+    X(5, FLAGS, "header bits that a query does not have")                        \
+    X(6, QUESTIONS, "not exactly one question")                                  \
+    X(7, ANSWERS, "answer records in a query")                                   \
+    X(8, AUTHORITIES, "authority records in a query")                            \
+    X(9, ADDITIONALS, "more than one additional record")                         \
+    X(10, NAME_CUT, "name runs past the end")                                    \
+    X(11, NAME_LONG, "name longer than 255 bytes")                               \
+    X(12, LABEL_TYPE, "label of a type that was never defined")                  \
+    X(13, POINTER, "compression pointer in a question")                          \
+    X(14, POINTER_FORWARD, "compression pointer that does not go back")          \
+    X(15, POINTER_CHAIN, "too many compression pointers")                        \
+    X(16, CHARACTER, "character other than letter, digit, hyphen or underscore") \
+    X(17, UPPER_CASE, "upper-case letters")                                      \
+    X(18, QUESTION_CUT, "question runs past the end")                            \
+    X(19, CLASS, "class other than IN")                                          \
+    X(20, RECORD_CUT, "record runs past the end")                                \
+    X(21, NOT_OPT, "additional record other than OPT")                           \
+    X(22, OPT_FORM, "OPT record with a name, version or flags of its own")       \
+    X(23, OPT_OPTION, "EDNS option that is not known to be harmless")            \
+    X(24, OPT_CUT, "EDNS option runs past its record")                           \
+    X(25, OPT_TWICE, "EDNS option given twice")                                  \
+    X(26, TRAILING, "bytes after the message")                                   \
+    X(27, FRAGMENT, "IP fragment")                                               \
+    X(28, SEGMENTS, "several datagrams in one buffer (GSO)")                     \
+    X(29, EXTENSION, "IPv6 extension header")                                    \
     X(30, UDP_LENGTH, "UDP length that is not the packet's")
 
 enum sk_dns_fault {
@@ -62,9 +62,10 @@ enum sk_dns_fault {
 };
 #define SK_DNS_FAULT_LAST 30
 
-#define SK_DNS_TYPES(X)                                                                            \
-    X(1, A) X(2, NS) X(5, CNAME) X(6, SOA) X(10, NULL) X(12, PTR) X(15, MX) X(16, TXT) X(25, KEY) \
-    X(28, AAAA) X(33, SRV) X(35, NAPTR) X(41, OPT) X(64, SVCB) X(65, HTTPS) X(255, ANY) X(257, CAA)
+#define SK_DNS_TYPES(X)                                                                               \
+    X(1, A)                                                                                           \
+    X(2, NS) X(5, CNAME) X(6, SOA) X(10, NULL) X(12, PTR) X(15, MX) X(16, TXT) X(25, KEY) X(28, AAAA) \
+        X(33, SRV) X(35, NAPTR) X(41, OPT) X(64, SVCB) X(65, HTTPS) X(255, ANY) X(257, CAA)
 
 enum sk_dns_type {
 #define X(number, NAME) SK_DNS_TYPE_##NAME = number,
@@ -175,7 +176,8 @@ struct sk_dns_walk {
 #define SK_DNS_MORE (-1)
 
 /* One byte of a name, or one pointer: SK_DNS_MORE, SK_DNS_OK at its end, or a fault. */
-SK_INLINE int sk_dns_name_step(const __u8 *msg, __u32 len, struct sk_dns_walk *walk, struct sk_dns_name *name) {
+SK_INLINE int sk_dns_name_step(const __u8 *msg, __u32 len, struct sk_dns_walk *walk,
+                               struct sk_dns_name *name) {
     if (walk->pos >= len) return SK_DNS_FAULT_NAME_CUT;
     const __u8 byte = msg[walk->pos];
     if (walk->left) {
@@ -285,7 +287,8 @@ SK_INLINE int sk_dns_check_opt(const __u8 *msg, __u32 len, __u32 *at) {
 SK_INLINE int sk_dns_check_query_head(const struct sk_dns_head *head) {
     if (head->flags & SK_DNS_QR) return SK_DNS_FAULT_RESPONSE;
     if (head->flags & SK_DNS_OPCODE) return SK_DNS_FAULT_OPCODE;
-    if (head->flags & (SK_DNS_AA | SK_DNS_TC | SK_DNS_RA | SK_DNS_Z | SK_DNS_RCODE)) return SK_DNS_FAULT_FLAGS;
+    if (head->flags & (SK_DNS_AA | SK_DNS_TC | SK_DNS_RA | SK_DNS_Z | SK_DNS_RCODE))
+        return SK_DNS_FAULT_FLAGS;
     if (head->questions != 1) return SK_DNS_FAULT_QUESTIONS;
     if (head->answers) return SK_DNS_FAULT_ANSWERS;
     if (head->authorities) return SK_DNS_FAULT_AUTHORITIES;

@@ -51,6 +51,10 @@ LIBRARIES = {
     r'(bpf/(libbpf|bpf|btf)\.h|.*\.skel\.h)': {'userspace/kernel', 'tests'},
     # YAML is read where documents are compiled, and in the agent's own configuration.
     r'yaml-cpp/.*': {'userspace/policy', 'userspace/detect', 'userspace/cmd', 'tests'},
+    # A second reader of DNS messages, to test ours by.
+    r'ldns/.*': {'tests'},
+    # gzip is undone where files are opened.
+    r'zlib\.h': {'userspace/cmd', 'tests'},
     # userspace/model: names of system calls.
     r'seccomp\.h': {'userspace/launch', 'userspace/model', 'tests'},
     r'CLI/.*': {'userspace/cmd', 'tests'},

@@ -43,12 +43,15 @@ Status ForEachMessage(const std::string& file, const std::function<void(const Ca
         if (!more) return absl::OkStatus();
         if (dns::ReadFrame(packet.link, packet.bytes, &segment) != dns::FrameKind::kSegment) continue;
         if (!IsDns(segment.from_port) && !IsDns(segment.to_port)) continue;
-        const std::string where = absl::StrCat(std::filesystem::path(file).filename().string(), ", byte ", packet.offset);
+        const std::string where =
+            absl::StrCat(std::filesystem::path(file).filename().string(), ", byte ", packet.offset);
         const auto give = [&](absl::string_view message) {
             visit({std::string(message), IsDns(segment.to_port), where});
         };
-        if (segment.is_tcp) streams.Add(segment, give);
-        else give(segment.payload);
+        if (segment.is_tcp)
+            streams.Add(segment, give);
+        else
+            give(segment.payload);
     }
 }
 

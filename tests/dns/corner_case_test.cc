@@ -21,7 +21,8 @@ std::string Rebuilt(const sk_dns_query& query, const std::string& message) {
 }
 
 int Check(const std::string& message, sk_dns_query* query) {
-    return sk_dns_check_query(dns::MessageBytes(message), static_cast<uint32_t>(message.size()), SK_DNS_ALLOW_UPPER, query);
+    return sk_dns_check_query(dns::MessageBytes(message), static_cast<uint32_t>(message.size()),
+                              SK_DNS_ALLOW_UPPER, query);
 }
 
 TEST(CornerCases, EachMessageIsCanonicalOrHasAReason) {
@@ -46,7 +47,8 @@ TEST(CornerCases, EachMessageIsCanonicalOrHasAReason) {
     }
     for (const auto& [reason, count] : reasons) std::cout << "  " << reason << " " << count << "\n";
     // The reasons that the captures were made for.
-    for (const char* reason : {"OK", "RESPONSE", "OPCODE", "FLAGS", "QUESTIONS", "ANSWERS", "ADDITIONALS", "NAME_CUT", "CHARACTER", "POINTER", "OPT_OPTION"})
+    for (const char* reason : {"OK", "RESPONSE", "OPCODE", "FLAGS", "QUESTIONS", "ANSWERS", "ADDITIONALS",
+                               "NAME_CUT", "CHARACTER", "POINTER", "OPT_OPTION"})
         EXPECT_GT(reasons[reason], 0) << reason;
 }
 

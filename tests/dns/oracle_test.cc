@@ -27,7 +27,9 @@ std::string Wire(const ldns_rdf* name) {
     return std::string(reinterpret_cast<const char*>(ldns_rdf_data(name)), ldns_rdf_size(name));
 }
 
-std::string Wire(const sk_dns_name& name) { return std::string(reinterpret_cast<const char*>(name.wire), name.len); }
+std::string Wire(const sk_dns_name& name) {
+    return std::string(reinterpret_cast<const char*>(name.wire), name.len);
+}
 
 struct Read {
     int fault = SK_DNS_OK;
@@ -71,10 +73,11 @@ void ExpectSame(const Read& ours, const ldns_pkt* theirs, const std::string& whe
     }
     // ldns takes OPT and TSIG out of the additional section.
     size_t next = 0;
-    for (const ldns_rr_list* section : {ldns_pkt_answer(theirs), ldns_pkt_authority(theirs), ldns_pkt_additional(theirs)}) {
+    for (const ldns_rr_list* section :
+         {ldns_pkt_answer(theirs), ldns_pkt_authority(theirs), ldns_pkt_additional(theirs)}) {
         for (size_t i = 0; i < ldns_rr_list_rr_count(section); ++i, ++next) {
-            while (next < ours.records.size() &&
-                   (ours.records[next].type == LDNS_RR_TYPE_OPT || ours.records[next].type == LDNS_RR_TYPE_TSIG))
+            while (next < ours.records.size() && (ours.records[next].type == LDNS_RR_TYPE_OPT ||
+                                                  ours.records[next].type == LDNS_RR_TYPE_TSIG))
                 ++next;
             ASSERT_LT(next, ours.records.size()) << where;
             ExpectSameRecord(ours.records[next], ldns_rr_list_rr(section, i), where);
@@ -105,9 +108,10 @@ TEST(Oracle, EveryCaptureIsReadAsLdnsReadsIt) {
             ASSERT_TRUE(done.ok()) << file << ": " << done;
         }
     }
-    std::cout << messages << " messages: " << both << " read alike, " << ours_only << " by ours alone, " << faults.size()
-              << " by ldns alone\n";
-    for (const auto& [fault, count] : faults) std::cout << "  ldns alone: " << fault << " (" << count << ")\n";
+    std::cout << messages << " messages: " << both << " read alike, " << ours_only << " by ours alone, "
+              << faults.size() << " by ldns alone\n";
+    for (const auto& [fault, count] : faults)
+        std::cout << "  ldns alone: " << fault << " (" << count << ")\n";
     EXPECT_GT(both, 3000u);
     EXPECT_EQ(ours_only, 0u);
     // ldns follows pointers that go forward.

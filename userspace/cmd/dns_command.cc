@@ -60,7 +60,8 @@ class GzipSource : public dns::ByteSource {
         int code = Z_OK;
         const char* const text = gzerror(file_, &code);
         // A stream that ends early gives its bytes first and Z_BUF_ERROR with them.
-        if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) return absl::DataLossError(absl::StrCat("gzip: ", text));
+        if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
+            return absl::DataLossError(absl::StrCat("gzip: ", text));
         return static_cast<size_t>(got);
     }
 
@@ -87,7 +88,8 @@ StatusOr<dns::Knowledge> KnowledgeOf(const Flags& flags) {
         SK_ASSIGN_OR_RETURN(texts.ranked, ReadList(flags.ranked));
     }
     texts.internal = flags.internal;
-    for (const std::string& budget : flags.budgets) SK_RETURN_IF_ERROR(dns::ParseBudgets(budget, &texts.budgets));
+    for (const std::string& budget : flags.budgets)
+        SK_RETURN_IF_ERROR(dns::ParseBudgets(budget, &texts.budgets));
     for (const std::string& grant : flags.grants) {
         const std::pair<std::string, std::string> parts = absl::StrSplit(grant, absl::MaxSplits('=', 1));
         SK_ASSIGN_OR_RETURN(const uint32_t bytes, dns::ParseBudget(parts.second));
@@ -100,7 +102,8 @@ StatusOr<uint64_t> StepOf(const std::string& text) {
     if (text.empty()) return 0;
     absl::Duration step;
     if (!absl::ParseDuration(text, &step) || step <= absl::ZeroDuration() || step > absl::Hours(24 * 365))
-        return absl::InvalidArgumentError(absl::StrCat("--fast-forward ", text, ": not a time like 10m, at most a year"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("--fast-forward ", text, ": not a time like 10m, at most a year"));
     return static_cast<uint64_t>(absl::ToInt64Nanoseconds(step));
 }
 
@@ -112,8 +115,9 @@ StatusOr<int> Meter(const Flags& flags) {
     if (!source.ok()) return Annotate(source.status(), "dns meter");
     dns::Replay replay(knowledge, {.step_ns = step_ns});
     const Status read = replay.Read(**source);
-    const std::string out =
-        flags.output == "json" ? cmd::DnsReportJson(replay) : cmd::DnsReportText(replay, flags.all ? SIZE_MAX : kQuietRows);
+    const std::string out = flags.output == "json"
+                                ? cmd::DnsReportJson(replay)
+                                : cmd::DnsReportText(replay, flags.all ? SIZE_MAX : kQuietRows);
     // What was read before a broken place is still worth seeing.
     SK_RETURN_IF_ERROR(Annotate(WriteAll(STDOUT_FILENO, out), "standard output"));
     if (!read.ok()) return Annotate(read, name);
@@ -124,21 +128,30 @@ void AddMeter(CLI::App& dns, int& exit_code) {
     auto flags = std::make_shared<Flags>();  // lives as long as the callback
     CLI::App* meter = dns.add_subcommand(
         "meter",
-        "What the DNS budget would do to recorded traffic: a pcap or pcapng file, a Zeek dns.log, or a list of "
+        "What the DNS budget would do to recorded traffic: a pcap or pcapng file, a Zeek dns.log, or a list "
+        "of "
         "names; also gzipped. Exit 0: nothing blocked, 1: something, 2: the input is broken. Needs no root");
     meter->add_option("FILE", flags->file, "the file, or - for standard input")->required();
     meter->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
     meter->add_flag("--all", flags->all, "text: all pairs, not only those with a verdict and the next 20");
-    meter->add_option("--budget", flags->budgets, "zone=256B,ranked=4KiB,reverse=2KiB,total=none (a session has total=2KiB)");
-    meter->add_option("--ranked", flags->ranked, "a file of well-known zones, one a line, in place of those built in; - for none");
-    meter->add_option("--internal", flags->internal, "a zone of your own, or a search suffix: not charged (may be repeated)")
+    meter->add_option("--budget", flags->budgets,
+                      "zone=256B,ranked=4KiB,reverse=2KiB,total=none (a session has total=2KiB)");
+    meter->add_option("--ranked", flags->ranked,
+                      "a file of well-known zones, one a line, in place of those built in; - for none");
+    meter
+        ->add_option("--internal", flags->internal,
+                     "a zone of your own, or a search suffix: not charged (may be repeated)")
         ->expected(1)
         ->take_all();
-    meter->add_option("--grant", flags->grants, "ZONE=BYTES: a budget of its own (may be repeated)")->expected(1)->take_all();
-    meter->add_option("--suffix-list", flags->suffix_list, "a public_suffix_list.dat, in place of the one built in");
+    meter->add_option("--grant", flags->grants, "ZONE=BYTES: a budget of its own (may be repeated)")
+        ->expected(1)
+        ->take_all();
+    meter->add_option("--suffix-list", flags->suffix_list,
+                      "a public_suffix_list.dat, in place of the one built in");
     meter->add_option("--model", flags->model, "a code-length model, in place of the one built in");
-    meter->add_option("--fast-forward", flags->fast_forward,
-                      "10m: as if each query of a client came that long after its last one, whatever the file says");
+    meter->add_option(
+        "--fast-forward", flags->fast_forward,
+        "10m: as if each query of a client came that long after its last one, whatever the file says");
     meter->callback([flags, &exit_code] {
         const StatusOr<int> done = Meter(*flags);
         if (done.ok()) {

@@ -47,7 +47,8 @@ std::string PairJson(const ReplayKey& key, const ReplayRow& row) {
     out.AddRaw("budget_bits", row.budget ? std::to_string(row.budget / SK_DNS_BIT) : "null");
     out.Add("verdict", std::string(dns::VerdictName(row.verdict)));
     if (row.verdict != dns::Verdict::kAllow)
-        out.Add("cause", std::string(dns::CauseName(row.cause))).Add("reason", std::string(dns::CauseText(row.cause)));
+        out.Add("cause", std::string(dns::CauseName(row.cause)))
+            .Add("reason", std::string(dns::CauseText(row.cause)));
     out.AddRaw("first_dropped", row.first_dropped ? std::to_string(row.first_dropped) : "null");
     out.Add("capacity_bytes", Bytes(row.capacity)).Add("downlink_bytes", row.downlink_bytes);
     return out.Done();
@@ -62,7 +63,9 @@ std::string SummaryJson(const dns::Replay& replay) {
     out.Add("most_capacity_bytes", Bytes(totals.most_capacity));
     out.Add("packets", counts.packets).Add("queries", counts.queries).Add("copies", counts.copies);
     out.Add("answers", counts.answers).Add("unreadable_answers", counts.unreadable_answers);
-    out.Add("fragments", counts.fragments).Add("lost_streams", counts.lost_streams).Add("other_packets", counts.other_packets);
+    out.Add("fragments", counts.fragments)
+        .Add("lost_streams", counts.lost_streams)
+        .Add("other_packets", counts.other_packets);
     out.Add("largest_state_bytes", uint64_t{replay.largest_state_bytes()});
     return out.Done();
 }
@@ -82,9 +85,10 @@ std::string PairLine(const ReplayKey& key, const ReplayRow& row) {
                                : row.budget == UINT32_MAX ? "none"
                                                           : absl::StrCat(Bytes(row.budget), "B");
     const std::string dropped = row.first_dropped ? absl::StrCat("#", row.first_dropped) : "-";
-    return absl::StrFormat("%-7s %-24s %-32s %-9s %8d %7dB %7s %8s %8dB%s%s\n", dns::VerdictName(row.verdict), Printable(key.first),
-                           Printable(key.second), dns::TierName(row.tier), row.queries, Bytes(row.spent), budget, dropped,
-                           Bytes(row.capacity), row.verdict == dns::Verdict::kAllow ? "" : "  ", dns::CauseText(row.cause));
+    return absl::StrFormat("%-7s %-24s %-32s %-9s %8d %7dB %7s %8s %8dB%s%s\n", dns::VerdictName(row.verdict),
+                           Printable(key.first), Printable(key.second), dns::TierName(row.tier), row.queries,
+                           Bytes(row.spent), budget, dropped, Bytes(row.capacity),
+                           row.verdict == dns::Verdict::kAllow ? "" : "  ", dns::CauseText(row.cause));
 }
 
 }  // namespace
@@ -101,25 +105,30 @@ std::string DnsReportJson(const dns::Replay& replay) {
         refused.push_back(out.Done());
     }
     JsonObject out;
-    out.AddRaw("pairs", JsonArray(pairs)).AddRaw("refused", JsonArray(refused)).AddRaw("summary", SummaryJson(replay));
+    out.AddRaw("pairs", JsonArray(pairs))
+        .AddRaw("refused", JsonArray(refused))
+        .AddRaw("summary", SummaryJson(replay));
     return out.Done() + "\n";
 }
 
 std::string DnsReportText(const dns::Replay& replay, size_t quiet) {
-    std::string out = absl::StrFormat("%-7s %-24s %-32s %-9s %8s %8s %7s %8s %9s\n", "verdict", "client", "zone", "tier", "queries",
-                                      "spent", "budget", "dropped", "capacity");
+    std::string out = absl::StrFormat("%-7s %-24s %-32s %-9s %8s %8s %7s %8s %9s\n", "verdict", "client",
+                                      "zone", "tier", "queries", "spent", "budget", "dropped", "capacity");
     size_t allowed = 0;
     for (const auto& [key, row] : Ordered(replay)) {
         if (row.verdict == dns::Verdict::kAllow && ++allowed > quiet) continue;
         absl::StrAppend(&out, PairLine(key, row));
     }
-    if (allowed > quiet) absl::StrAppend(&out, "... and ", allowed - quiet, " more pairs within their budgets (--all)\n");
+    if (allowed > quiet)
+        absl::StrAppend(&out, "... and ", allowed - quiet, " more pairs within their budgets (--all)\n");
     for (const auto& [key, count] : replay.refused())
-        absl::StrAppend(&out, "refused ", Printable(key.first), ": ", count, " queries: ", dns::FaultText(key.second), "\n");
+        absl::StrAppend(&out, "refused ", Printable(key.first), ": ", count,
+                        " queries: ", dns::FaultText(key.second), "\n");
     const Totals totals = TotalsOf(replay);
-    absl::StrAppend(&out, replay.counts().queries, " queries of ", replay.clients(), " clients, ", replay.rows().size(),
-                    " (client, zone) pairs: ", totals.blocked, " blocked, ", totals.warned, " warned; most capacity let through: ",
-                    Bytes(totals.most_capacity), " bytes\n");
+    absl::StrAppend(&out, replay.counts().queries, " queries of ", replay.clients(), " clients, ",
+                    replay.rows().size(), " (client, zone) pairs: ", totals.blocked, " blocked, ",
+                    totals.warned, " warned; most capacity let through: ", Bytes(totals.most_capacity),
+                    " bytes\n");
     return out;
 }
 

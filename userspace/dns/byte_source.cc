@@ -35,7 +35,8 @@ StatusOr<absl::string_view> ByteReader::Take(size_t want, bool* at_end) {
     last_ = offset_;
     const size_t have = std::min(want, buffer_.size() - begin_);
     if (at_end) *at_end = have == 0 && want > 0;
-    if (have < want && (have > 0 || !at_end)) return Error(absl::StrCat("the input ends after ", have, " of ", want, " bytes"));
+    if (have < want && (have > 0 || !at_end))
+        return Error(absl::StrCat("the input ends after ", have, " of ", want, " bytes"));
     const absl::string_view taken = absl::string_view(buffer_).substr(begin_, have);
     begin_ += have;
     offset_ += have;

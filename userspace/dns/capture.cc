@@ -103,7 +103,8 @@ StatusOr<absl::string_view> CaptureReader::TakeBlock(uint32_t* type, bool* at_en
     }
     *type = U32(head, 0);
     const uint32_t length = U32(head, 4);
-    if (length < 12 || length % 4 != 0 || length > kMaxBlock) return bytes_.Error(absl::StrCat("a block of ", length, " bytes"));
+    if (length < 12 || length % 4 != 0 || length > kMaxBlock)
+        return bytes_.Error(absl::StrCat("a block of ", length, " bytes"));
     SK_ASSIGN_OR_RETURN(absl::string_view body, bytes_.Take(length - 8));
     if (U32(body, body.size() - 4) != length) return bytes_.Error("a block whose two lengths differ");
     return body.substr(0, body.size() - 4);
@@ -121,7 +122,8 @@ Status CaptureReader::ReadOption(uint32_t code, absl::string_view value, Interfa
         const auto resolution = static_cast<uint8_t>(value[0]);
         const uint32_t exponent = resolution & 0x7f;
         // Beyond nanoseconds no clock goes; 64 bits hold 10^19 and 2^63.
-        if (exponent > (resolution & 0x80 ? 63u : 18u)) return bytes_.Error("a resolution of time beyond any clock");
+        if (exponent > (resolution & 0x80 ? 63u : 18u))
+            return bytes_.Error("a resolution of time beyond any clock");
         interface->units_per_second = 1;
         for (uint32_t i = 0; i < exponent; ++i) interface->units_per_second *= resolution & 0x80 ? 2 : 10;
     }
@@ -152,8 +154,10 @@ Status CaptureReader::AddInterface(absl::string_view body) {
 Status CaptureReader::ReadEnhanced(absl::string_view body, Packet* packet) const {
     if (body.size() < 20) return bytes_.Error("a packet block that is cut");
     const uint32_t interface = U32(body, 0), captured = U32(body, 12);
-    if (interface >= interfaces_.size()) return bytes_.Error(absl::StrCat("a packet of interface ", interface, ", which is not there"));
-    if (captured > body.size() - 20 || captured > kMaxPacket) return bytes_.Error("a packet that runs past its block");
+    if (interface >= interfaces_.size())
+        return bytes_.Error(absl::StrCat("a packet of interface ", interface, ", which is not there"));
+    if (captured > body.size() - 20 || captured > kMaxPacket)
+        return bytes_.Error("a packet that runs past its block");
     packet->link = interfaces_[interface].link;
     packet->time_ns = TimeOf(interfaces_[interface], uint64_t{U32(body, 4)} << 32 | U32(body, 8));
     packet->bytes = body.substr(20, captured);
@@ -161,7 +165,8 @@ Status CaptureReader::ReadEnhanced(absl::string_view body, Packet* packet) const
 }
 
 Status CaptureReader::ReadSimple(absl::string_view body, Packet* packet) const {
-    if (body.size() < 4 || interfaces_.empty()) return bytes_.Error("a simple packet block that is cut or of no interface");
+    if (body.size() < 4 || interfaces_.empty())
+        return bytes_.Error("a simple packet block that is cut or of no interface");
     packet->link = interfaces_[0].link;
     packet->time_ns = 0;  // it has none
     packet->bytes = body.substr(4, U32(body, 0));
@@ -189,7 +194,9 @@ StatusOr<bool> CaptureReader::NextBlock(Packet* packet) {
                 SK_RETURN_IF_ERROR(ReadSimple(body, packet));
                 return true;
             case kObsoleteBlock:
-                return bytes_.Error("a packet block of the form that was dropped in 2009; convert the file with a newer tool");
+                return bytes_.Error(
+                    "a packet block of the form that was dropped in 2009; convert the file with a newer "
+                    "tool");
             default:  // statistics, names, secrets: not packets
                 break;
         }

@@ -11,10 +11,10 @@
 namespace stockade::dns {
 
 struct Packet {
-    uint64_t time_ns = 0;   // since 1970
-    uint32_t link = 0;      // LINKTYPE_* of the capture
+    uint64_t time_ns = 0;     // since 1970
+    uint32_t link = 0;        // LINKTYPE_* of the capture
     absl::string_view bytes;  // as captured, perhaps cut; valid until the next packet
-    uint64_t offset = 0;    // of the record in the file
+    uint64_t offset = 0;      // of the record in the file
 };
 
 // Whether a file begins like a capture.

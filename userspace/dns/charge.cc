@@ -13,7 +13,8 @@ namespace {
 constexpr absl::string_view kIpv4Root = "in-addr.arpa", kIpv6Root = "ip6.arpa";
 
 bool IsBelow(absl::string_view name, absl::string_view root) {
-    return absl::EndsWith(name, root) && (name.size() == root.size() || name[name.size() - root.size() - 1] == '.');
+    return absl::EndsWith(name, root) &&
+           (name.size() == root.size() || name[name.size() - root.size() - 1] == '.');
 }
 
 // "0" to "255" without leading zeros: one spelling for each address.
@@ -28,7 +29,8 @@ bool IsOctet(absl::string_view label) {
 }
 
 bool IsNibble(absl::string_view label) {
-    return label.size() == 1 && (absl::ascii_isdigit(static_cast<unsigned char>(label[0])) || (label[0] >= 'a' && label[0] <= 'f'));
+    return label.size() == 1 && (absl::ascii_isdigit(static_cast<unsigned char>(label[0])) ||
+                                 (label[0] >= 'a' && label[0] <= 'f'));
 }
 
 }  // namespace
@@ -81,8 +83,10 @@ absl::string_view ReverseRoot(absl::string_view name) {
 uint32_t ReverseBits(absl::string_view name) {
     const absl::string_view root = ReverseRoot(name);
     if (name.size() == root.size()) return 0;
-    const std::vector<absl::string_view> labels = absl::StrSplit(name.substr(0, name.size() - root.size() - 1), '.');
-    if (root == kIpv4Root) return labels.size() == 4 && std::all_of(labels.begin(), labels.end(), IsOctet) ? 32 : 0;
+    const std::vector<absl::string_view> labels =
+        absl::StrSplit(name.substr(0, name.size() - root.size() - 1), '.');
+    if (root == kIpv4Root)
+        return labels.size() == 4 && std::all_of(labels.begin(), labels.end(), IsOctet) ? 32 : 0;
     return labels.size() == 32 && std::all_of(labels.begin(), labels.end(), IsNibble) ? 128 : 0;
 }
 

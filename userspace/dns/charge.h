@@ -11,7 +11,8 @@ namespace stockade::dns {
 // These classes share one sum with the worst-case charges of bpf/wire/dns_budget.h.
 inline constexpr uint32_t kChargeModel = 28;    // a new name by the model: 1.75 bits, its type and its labels
 inline constexpr uint32_t kChargeSibling = 64;  // AAAA after A of the same name, or A after AAAA
-inline constexpr uint32_t kChargeRetype = 80;   // another type for a name seen before: the type, and which name
+inline constexpr uint32_t kChargeRetype =
+    80;  // another type for a name seen before: the type, and which name
 inline constexpr uint32_t kChargeNewZone = 32;  // that a zone is new; its name by the model
 
 inline uint32_t ChargeRetype(uint32_t names, uint32_t type) {

@@ -36,7 +36,8 @@ double AllTypes() {
 
 double AllNewNames() {
     double sum = 0;
-    const std::vector<double> lower = Subdomains(38, SK_DNS_SUBDOMAIN_CHARS), mixed = Subdomains(64, SK_DNS_SUBDOMAIN_CHARS);
+    const std::vector<double> lower = Subdomains(38, SK_DNS_SUBDOMAIN_CHARS),
+                              mixed = Subdomains(64, SK_DNS_SUBDOMAIN_CHARS);
     for (size_t n = 0; n <= SK_DNS_SUBDOMAIN_CHARS; ++n) {
         const auto chars = static_cast<uint32_t>(n);
         const double type = SK_DNS_CHARGE_TYPE_USUAL;
@@ -58,15 +59,19 @@ TEST(Charge, AllThatAQueryCanBeIsOneCode) {
         for (uint32_t type = 0; type <= 65535; ++type) retypes += names * Share(ChargeRetype(names, type));
         const double sum = worst + model + repeats + retypes + Share(kChargeSibling);
         EXPECT_LE(sum, 1.0) << names;
-        if (names == 16) std::cout << "new " << worst << " model " << model << " repeats " << repeats << " retypes " << retypes << "\n";
+        if (names == 16)
+            std::cout << "new " << worst << " model " << model << " repeats " << repeats << " retypes "
+                      << retypes << "\n";
     }
 }
 
 TEST(Charge, AllMomentsAreOneCode) {
     double sum = 0;
-    for (uint64_t quantum = 0; quantum < (1 << 15); ++quantum) sum += Share(sk_dns_charge_gap(quantum << SK_DNS_QUANTUM_SHIFT));
+    for (uint64_t quantum = 0; quantum < (1 << 15); ++quantum)
+        sum += Share(sk_dns_charge_gap(quantum << SK_DNS_QUANTUM_SHIFT));
     // Later ones class by class: all of a class cost the same.
-    for (int k = 15; k < 40; ++k) sum += std::exp2(k) * Share(sk_dns_charge_gap(uint64_t{1} << (k + SK_DNS_QUANTUM_SHIFT)));
+    for (int k = 15; k < 40; ++k)
+        sum += std::exp2(k) * Share(sk_dns_charge_gap(uint64_t{1} << (k + SK_DNS_QUANTUM_SHIFT)));
     EXPECT_LE(sum, 1.0 + 1e-9);
     EXPECT_GT(sum, 0.99);
 }
@@ -80,7 +85,8 @@ TEST(Charge, NothingIsCheaperThanTheDesignSays) {
         EXPECT_GE(sk_dns_charge_new(chars, 0, SK_DNS_TYPE_TXT), (5.3 * chars + 6 + 4) * SK_DNS_BIT);
     }
     for (uint32_t names = 1; names < 10000; names *= 3)
-        EXPECT_GE(sk_dns_charge_repeat(names), std::max(8.0, std::ceil(std::log2(names)) + 4) * SK_DNS_BIT) << names;
+        EXPECT_GE(sk_dns_charge_repeat(names), std::max(8.0, std::ceil(std::log2(names)) + 4) * SK_DNS_BIT)
+            << names;
     EXPECT_EQ(sk_dns_charge_repeat(0), 8 * SK_DNS_BIT);
 }
 

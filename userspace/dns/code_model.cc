@@ -27,14 +27,17 @@ constexpr uint8_t kNoLetter = 0xff;
 constexpr std::array<uint8_t, 256> MakeIndex() {
     std::array<uint8_t, 256> index{};
     for (auto& entry : index) entry = kNoLetter;
-    for (size_t i = 0; i < kAlphabet.size(); ++i) index[static_cast<uint8_t>(kAlphabet[i])] = static_cast<uint8_t>(i);
+    for (size_t i = 0; i < kAlphabet.size(); ++i)
+        index[static_cast<uint8_t>(kAlphabet[i])] = static_cast<uint8_t>(i);
     return index;
 }
 constexpr std::array<uint8_t, 256> kIndex = MakeIndex();
 
 uint8_t IndexOf(char c) { return kIndex[static_cast<uint8_t>(c)]; }
 
-Status Corrupt(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("DNS model: ", what)); }
+Status Corrupt(absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("DNS model: ", what));
+}
 
 // The text before its last line, which carries the digest of all before it.
 StatusOr<absl::string_view> CheckedBody(absl::string_view text) {
@@ -56,7 +59,8 @@ Status CodeModel::ReadLine(absl::string_view line, std::vector<std::pair<std::st
     const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
     if (fields[0] == "word" && fields.size() == 3) {
         uint32_t cost;
-        const bool plain = std::all_of(fields[1].begin(), fields[1].end(), [](char c) { return IndexOf(c) != kNoLetter; });
+        const bool plain =
+            std::all_of(fields[1].begin(), fields[1].end(), [](char c) { return IndexOf(c) != kNoLetter; });
         if (fields[1].size() < 1 || fields[1].size() > kMaxWord || !plain || !ReadCost(fields[2], &cost))
             return Corrupt(absl::StrCat("bad line '", line, "'"));
         if (!words.empty() && words.back().first >= fields[1])
@@ -65,12 +69,16 @@ Status CodeModel::ReadLine(absl::string_view line, std::vector<std::pair<std::st
         return absl::OkStatus();
     }
     if (fields[0] == "after" && fields.size() == kLetters + 4) {
-        const size_t from = fields[1] == "START" ? kStart : fields[1].size() == 1 ? IndexOf(fields[1][0]) : kNoLetter;
-        if (from == kNoLetter || have_after_[from]) return Corrupt(absl::StrCat("'after ", fields[1], "' twice or of no letter"));
+        const size_t from = fields[1] == "START"    ? kStart
+                            : fields[1].size() == 1 ? IndexOf(fields[1][0])
+                                                    : kNoLetter;
+        if (from == kNoLetter || have_after_[from])
+            return Corrupt(absl::StrCat("'after ", fields[1], "' twice or of no letter"));
         have_after_[from] = true;
         for (size_t i = 0; i < kLetters + 2; ++i) {
             uint32_t cost;
-            if (!ReadCost(fields[i + 2], &cost)) return Corrupt(absl::StrCat("bad cost in 'after ", fields[1], "'"));
+            if (!ReadCost(fields[i + 2], &cost))
+                return Corrupt(absl::StrCat("bad cost in 'after ", fields[1], "'"));
             after_[from][i] = static_cast<uint16_t>(cost);
         }
         return absl::OkStatus();
@@ -112,7 +120,8 @@ StatusOr<CodeModel> CodeModel::Parse(absl::string_view text) {
         return Corrupt("no version in the first line");
     if (model.version_ != kVersion)
         return Corrupt(absl::StrCat("version ", model.version_, ", this program reads version ", kVersion));
-    if (lines.size() < 2 || lines[1] != absl::StrCat("letters ", kAlphabet)) return Corrupt("made for another alphabet");
+    if (lines.size() < 2 || lines[1] != absl::StrCat("letters ", kAlphabet))
+        return Corrupt("made for another alphabet");
     for (size_t i = 2; i < lines.size(); ++i) SK_RETURN_IF_ERROR(model.ReadLine(lines[i], words));
     for (const bool have : model.have_after_) {
         if (!have) return Corrupt("a letter without its line 'after'");

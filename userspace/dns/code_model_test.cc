@@ -74,7 +74,8 @@ TEST(CodeModel, TheCostsAreThoseOfACode) {
         if (fields[0] == "word") words += std::exp2(-std::stoi(std::string(fields[2])) / 16.0);
         if (fields[0] != "after") continue;
         double row = 0;
-        for (size_t i = 2; i < fields.size(); ++i) row += std::exp2(-std::stoi(std::string(fields[i])) / 16.0);
+        for (size_t i = 2; i < fields.size(); ++i)
+            row += std::exp2(-std::stoi(std::string(fields[i])) / 16.0);
         EXPECT_LE(row, 1.0) << fields[1];
         rows.push_back(row);
     }
@@ -88,7 +89,9 @@ std::string Resigned(const std::string& text) {
     return absl::StrCat(body, "end ", Sha256Hex(body), "\n");
 }
 
-std::string ErrorOf(const std::string& text) { return std::string(CodeModel::Parse(text).status().message()); }
+std::string ErrorOf(const std::string& text) {
+    return std::string(CodeModel::Parse(text).status().message());
+}
 
 TEST(CodeModel, ACorruptModelIsRefusedWithItsReason) {
     const std::string good(EmbeddedModel());

@@ -2,17 +2,17 @@
 
 // The assembler takes the files in: half a megabyte as a C++ array costs the compiler seconds.
 // SK_DNS_DATA is the directory of the files (CMakeLists.txt).
-#define EMBED(symbol, file)                             \
-    __asm__(                                            \
-        ".pushsection .rodata\n"                        \
-        ".global " #symbol "\n" #symbol                 \
-        ":\n"                                           \
-        ".incbin \"" SK_DNS_DATA "/" file               \
-        "\"\n"                                          \
-        ".global " #symbol "_end\n" #symbol             \
-        "_end:\n"                                       \
-        ".byte 0\n"                                     \
-        ".popsection\n");                               \
+#define EMBED(symbol, file)                 \
+    __asm__(                                \
+        ".pushsection .rodata\n"            \
+        ".global " #symbol "\n" #symbol     \
+        ":\n"                               \
+        ".incbin \"" SK_DNS_DATA "/" file   \
+        "\"\n"                              \
+        ".global " #symbol "_end\n" #symbol \
+        "_end:\n"                           \
+        ".byte 0\n"                         \
+        ".popsection\n");                   \
     extern "C" const char symbol[], symbol##_end[]
 
 EMBED(sk_dns_suffix_list, "public_suffix_list.dat");
@@ -23,7 +23,9 @@ EMBED(sk_dns_ranked, "ranked_zones.txt");
 
 namespace stockade::dns {
 namespace {
-absl::string_view Between(const char* begin, const char* end) { return {begin, static_cast<size_t>(end - begin)}; }
+absl::string_view Between(const char* begin, const char* end) {
+    return {begin, static_cast<size_t>(end - begin)};
+}
 }  // namespace
 
 absl::string_view EmbeddedSuffixList() { return Between(sk_dns_suffix_list, sk_dns_suffix_list_end); }

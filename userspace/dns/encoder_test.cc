@@ -38,10 +38,10 @@ class Secret {
 };
 
 struct Sent {
-    std::string name;          // below the zone, with a final dot unless empty
+    std::string name;  // below the zone, with a final dot unless empty
     uint16_t type = SK_DNS_TYPE_A;
-    double bits = 0;           // that the receiver learns
-    double wait_s = 0;         // before it, beyond the pace
+    double bits = 0;    // that the receiver learns
+    double wait_s = 0;  // before it, beyond the pace
 };
 using Encoder = std::function<Sent(Secret&, uint64_t number)>;
 
@@ -51,8 +51,8 @@ std::string Letters(Secret& secret, absl::string_view alphabet, size_t count) {
     return out;
 }
 
-constexpr absl::string_view kHex = "0123456789abcdef", kBase32 = "abcdefghijklmnopqrstuvwxyz234567", kDigits = "0123456789",
-                            kLdh = "abcdefghijklmnopqrstuvwxyz0123456789-_",
+constexpr absl::string_view kHex = "0123456789abcdef", kBase32 = "abcdefghijklmnopqrstuvwxyz234567",
+                            kDigits = "0123456789", kLdh = "abcdefghijklmnopqrstuvwxyz0123456789-_",
                             kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 Encoder Alphabet(absl::string_view alphabet, size_t count, uint16_t type = SK_DNS_TYPE_A) {
@@ -94,7 +94,8 @@ Encoder Words(int bits, int count) {
 Encoder Repeats(int bits) {
     return [=](Secret& secret, uint64_t number) {
         if (number < 1u << bits) return Sent{absl::StrCat(CheapWords()[number], "."), SK_DNS_TYPE_A, 0};
-        return Sent{absl::StrCat(CheapWords()[secret.Take(bits)], "."), SK_DNS_TYPE_A, static_cast<double>(bits)};
+        return Sent{absl::StrCat(CheapWords()[secret.Take(bits)], "."), SK_DNS_TYPE_A,
+                    static_cast<double>(bits)};
     };
 }
 
@@ -110,7 +111,8 @@ Encoder AnyType() {
 // One name, and the moment is the message: one of 2^bits slots.
 Encoder Timing(int bits, double slot_s) {
     return [=](Secret& secret, uint64_t) {
-        return Sent{"a.", SK_DNS_TYPE_A, static_cast<double>(bits), static_cast<double>(secret.Take(bits)) * slot_s};
+        return Sent{"a.", SK_DNS_TYPE_A, static_cast<double>(bits),
+                    static_cast<double>(secret.Take(bits)) * slot_s};
     };
 }
 
@@ -125,7 +127,9 @@ Encoder CaseOf(absl::string_view word) {
 }
 
 Encoder LengthOnly() {
-    return [](Secret& secret, uint64_t) { return Sent{std::string(1 + secret.Take(5), 'a') + ".", SK_DNS_TYPE_A, 5}; };
+    return [](Secret& secret, uint64_t) {
+        return Sent{std::string(1 + secret.Take(5), 'a') + ".", SK_DNS_TYPE_A, 5};
+    };
 }
 
 // All at once: letters, length, type, and the moment.
@@ -149,17 +153,38 @@ Encoder Chunks(absl::string_view alphabet, size_t count) {
 
 const std::map<std::string, Encoder>& Encoders() {
     static const auto* const encoders = new std::map<std::string, Encoder>{
-        {"hex4", Alphabet(kHex, 4)},          {"hex12", Alphabet(kHex, 12)},        {"hex60", Alphabet(kHex, 60)},
-        {"base32_1", Alphabet(kBase32, 1)},   {"base32_8", Alphabet(kBase32, 8)},   {"base32_90", Alphabet(kBase32, 90)},
-        {"decimal9", Alphabet(kDigits, 9)},   {"ldh3", Alphabet(kLdh, 3)},          {"ldh40", Alphabet(kLdh, 40)},
-        {"ldh94", Alphabet(kLdh, 94)},        {"base64_10", Alphabet(kBase64, 10)}, {"base64_90", Alphabet(kBase64, 90)},
-        {"txt_base32", Alphabet(kBase32, 30, SK_DNS_TYPE_TXT)},                     {"null_hex", Alphabet(kHex, 30, SK_DNS_TYPE_NULL)},
-        {"words1", Words(10, 1)},             {"words3", Words(10, 3)},             {"words_cheap", Words(4, 1)},
-        {"letters16", Repeats(4)},            {"letters2", Repeats(1)},             {"letters256", Repeats(8)},
-        {"types", Types()},                   {"any_type", AnyType()},              {"case", CaseOf("abcdefghijklmnop")},
-        {"case1", CaseOf("a")},               {"length", LengthOnly()},             {"everything", Everything()},
-        {"chunks64", Chunks(kBase64, 50)},    {"chunks_hex", Chunks(kHex, 40)},     {"timing4", Timing(4, 0.0168)},
-        {"timing10", Timing(10, 0.0168)},     {"timing16", Timing(16, 0.0168)},     {"timing_minute", Timing(6, 1.0)},
+        {"hex4", Alphabet(kHex, 4)},
+        {"hex12", Alphabet(kHex, 12)},
+        {"hex60", Alphabet(kHex, 60)},
+        {"base32_1", Alphabet(kBase32, 1)},
+        {"base32_8", Alphabet(kBase32, 8)},
+        {"base32_90", Alphabet(kBase32, 90)},
+        {"decimal9", Alphabet(kDigits, 9)},
+        {"ldh3", Alphabet(kLdh, 3)},
+        {"ldh40", Alphabet(kLdh, 40)},
+        {"ldh94", Alphabet(kLdh, 94)},
+        {"base64_10", Alphabet(kBase64, 10)},
+        {"base64_90", Alphabet(kBase64, 90)},
+        {"txt_base32", Alphabet(kBase32, 30, SK_DNS_TYPE_TXT)},
+        {"null_hex", Alphabet(kHex, 30, SK_DNS_TYPE_NULL)},
+        {"words1", Words(10, 1)},
+        {"words3", Words(10, 3)},
+        {"words_cheap", Words(4, 1)},
+        {"letters16", Repeats(4)},
+        {"letters2", Repeats(1)},
+        {"letters256", Repeats(8)},
+        {"types", Types()},
+        {"any_type", AnyType()},
+        {"case", CaseOf("abcdefghijklmnop")},
+        {"case1", CaseOf("a")},
+        {"length", LengthOnly()},
+        {"everything", Everything()},
+        {"chunks64", Chunks(kBase64, 50)},
+        {"chunks_hex", Chunks(kHex, 40)},
+        {"timing4", Timing(4, 0.0168)},
+        {"timing10", Timing(10, 0.0168)},
+        {"timing16", Timing(16, 0.0168)},
+        {"timing_minute", Timing(6, 1.0)},
     };
     return *encoders;
 }
@@ -170,7 +195,8 @@ const Knowledge& Shared() {
 }
 
 // Bits that came through to each zone, until nothing has passed for a long time.
-std::map<std::string, double> Leak(Meter& meter, const Encoder& encoder, const std::vector<std::string>& zones, double pace_s) {
+std::map<std::string, double> Leak(Meter& meter, const Encoder& encoder,
+                                   const std::vector<std::string>& zones, double pace_s) {
     std::map<std::string, double> learned;
     Secret secret;
     double now_s = 1;
@@ -180,8 +206,8 @@ std::map<std::string, double> Leak(Meter& meter, const Encoder& encoder, const s
         const Sent sent = encoder(secret, number / zones.size());
         now_s += pace_s + sent.wait_s;
         const std::string name = sent.name + zone, lower = absl::AsciiStrToLower(name);
-        const Decision decision =
-            meter.Ask({.name = lower, .sent = name, .type = sent.type, .time_ns = static_cast<uint64_t>(now_s * 1e9)});
+        const Decision decision = meter.Ask(
+            {.name = lower, .sent = name, .type = sent.type, .time_ns = static_cast<uint64_t>(now_s * 1e9)});
         if (decision.verdict == Verdict::kDrop) {
             ++refused;
             continue;
@@ -203,7 +229,8 @@ TEST_P(EncoderTest, TellsAZoneAtMostItsBudget) {
         Meter meter(Shared(), MeterState(kKeys, 0));
         const double bits = Leak(meter, encoder(), {"evil-lab.org"}, pace_s)["evil-lab.org"];
         EXPECT_LE(bits, 256 * 8) << pace_s;
-        if (pace_s == 600.0) std::cout << GetParam() << ": " << bits / 8 << " bytes at a query per ten minutes\n";
+        if (pace_s == 600.0)
+            std::cout << GetParam() << ": " << bits / 8 << " bytes at a query per ten minutes\n";
     }
 }
 
@@ -233,7 +260,9 @@ TEST_P(EncoderTest, TellsAZoneNoMoreFromAHundredSandboxes) {
             now_s += 1 + sent.wait_s;
             const std::string name = sent.name + "evil-lab.org", lower = absl::AsciiStrToLower(name);
             const auto time_ns = static_cast<uint64_t>(now_s * 1e9);
-            if (meter.Ask({.name = lower, .sent = name, .type = sent.type, .time_ns = time_ns}).verdict != Verdict::kDrop) bits += sent.bits;
+            if (meter.Ask({.name = lower, .sent = name, .type = sent.type, .time_ns = time_ns}).verdict !=
+                Verdict::kDrop)
+                bits += sent.bits;
         }
         state = meter.state().Save();
     }
@@ -246,7 +275,8 @@ std::vector<std::string> EncoderNames() {
     return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EncoderTest, testing::ValuesIn(EncoderNames()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, EncoderTest, testing::ValuesIn(EncoderNames()),
+                         [](const auto& info) { return info.param; });
 
 // The control run: without a budget the same senders get through, so it is the budget that stops them.
 TEST(Encoder, WithoutABudgetEverythingComesThrough) {
@@ -260,7 +290,9 @@ TEST(Encoder, WithoutABudgetEverythingComesThrough) {
         for (uint64_t number = 0; number < 2000; ++number) {
             const Sent sent = Encoders().at(which)(secret, number);
             const std::string name = sent.name + "evil-lab.org";
-            if (meter.Ask({.name = name, .sent = name, .type = sent.type, .time_ns = number * kSecond}).verdict != Verdict::kDrop) bits += sent.bits;
+            if (meter.Ask({.name = name, .sent = name, .type = sent.type, .time_ns = number * kSecond})
+                    .verdict != Verdict::kDrop)
+                bits += sent.bits;
         }
         EXPECT_GT(bits, 2 * 256 * 8) << which;
     }

@@ -20,21 +20,26 @@ StatusOr<uint32_t> ParseBudget(absl::string_view text) {
         absl::ConsumeSuffix(&number, "B");
     }
     constexpr uint64_t kMost = 1 << 30;
-    if (!absl::SimpleAtoi(number, &value) || value > kMost || value * scale > kMost)
-        return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no budget: 256B, 4KiB or none, at most 1 GiB"));
+    // SimpleAtoi would take signs and blanks.
+    const bool digits = number.find_first_not_of("0123456789") == absl::string_view::npos;
+    if (!digits || !absl::SimpleAtoi(number, &value) || value > kMost || value * scale > kMost)
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", text, "' is no budget: 256B, 4KiB or none, at most 1 GiB"));
     return static_cast<uint32_t>(value * scale);
 }
 
 Status ParseBudgets(absl::string_view text, Budgets* budgets) {
     for (absl::string_view item : absl::StrSplit(text, ',')) {
-        const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
+        const std::pair<absl::string_view, absl::string_view> parts =
+            absl::StrSplit(item, absl::MaxSplits('=', 1));
         uint32_t* which = parts.first == "zone"      ? &budgets->zone
                           : parts.first == "ranked"  ? &budgets->ranked
                           : parts.first == "total"   ? &budgets->total
                           : parts.first == "reverse" ? &budgets->reverse
                                                      : nullptr;
         if (which == nullptr)
-            return absl::InvalidArgumentError(absl::StrCat("'", item, "': a budget is zone=, ranked=, total= or reverse="));
+            return absl::InvalidArgumentError(
+                absl::StrCat("'", item, "': a budget is zone=, ranked=, total= or reverse="));
         SK_ASSIGN_OR_RETURN(*which, ParseBudget(parts.second));
     }
     // A warning after the block would never come.
@@ -47,18 +52,22 @@ StatusOr<Knowledge> MakeKnowledge(const KnowledgeTexts& texts) {
     const auto or_built_in = [](const std::string& text, absl::string_view built_in) {
         return text.empty() ? built_in : absl::string_view(text);
     };
-    SK_ASSIGN_OR_RETURN(SuffixList suffixes, SuffixList::Parse(or_built_in(texts.suffix_list, EmbeddedSuffixList())));
+    SK_ASSIGN_OR_RETURN(SuffixList suffixes,
+                        SuffixList::Parse(or_built_in(texts.suffix_list, EmbeddedSuffixList())));
     SK_ASSIGN_OR_RETURN(CodeModel model, CodeModel::Parse(or_built_in(texts.model, EmbeddedModel())));
-    Knowledge out = {.suffixes = std::move(suffixes), .model = std::move(model), .tiers = {}, .budgets = texts.budgets};
+    Knowledge out = {
+        .suffixes = std::move(suffixes), .model = std::move(model), .tiers = {}, .budgets = texts.budgets};
     // Later entries replace earlier ones: what the operator says stands last.
     if (texts.ranked != "-") {
-        const Status ranked = out.tiers.AddLines(or_built_in(texts.ranked, EmbeddedRankedZones()), Tier::kRanked);
+        const Status ranked =
+            out.tiers.AddLines(or_built_in(texts.ranked, EmbeddedRankedZones()), Tier::kRanked);
         SK_RETURN_IF_ERROR(Annotate(ranked, "ranked zones"));
     }
     SK_RETURN_IF_ERROR(out.tiers.AddLines(EmbeddedProviderZones(), Tier::kProvider));
     SK_RETURN_IF_ERROR(out.tiers.AddLines(EmbeddedReservedZones(), Tier::kInternal));
     for (const std::string& zone : texts.internal) SK_RETURN_IF_ERROR(out.tiers.Add(zone, Tier::kInternal));
-    for (const auto& [zone, bytes] : texts.granted) SK_RETURN_IF_ERROR(out.tiers.Add(zone, Tier::kGranted, bytes));
+    for (const auto& [zone, bytes] : texts.granted)
+        SK_RETURN_IF_ERROR(out.tiers.Add(zone, Tier::kGranted, bytes));
     return out;
 }
 

@@ -28,7 +28,8 @@ int ReadRecords(absl::string_view message, const sk_dns_head& head, uint32_t at,
         if (const int fault = sk_dns_read_record(bytes, len, &at, &record)) return fault;
         least = std::min(least, sk_dns_ttl(record.ttl));
         ++out->answers;
-        if (record.type == SK_DNS_TYPE_TXT || record.type == SK_DNS_TYPE_NULL) out->downlink_bytes += record.data_len;
+        if (record.type == SK_DNS_TYPE_TXT || record.type == SK_DNS_TYPE_NULL)
+            out->downlink_bytes += record.data_len;
     }
     for (uint32_t i = 0; i < head.authorities; ++i) {
         if (const int fault = sk_dns_read_record(bytes, len, &at, &record)) return fault;
@@ -47,8 +48,8 @@ absl::string_view FaultText(int fault) {
     switch (fault) {
         case SK_DNS_OK:
             return "canonical";
-#define X(number, NAME, text)     \
-    case SK_DNS_FAULT_##NAME:     \
+#define X(number, NAME, text) \
+    case SK_DNS_FAULT_##NAME: \
         return text;
             SK_DNS_FAULTS(X)
 #undef X

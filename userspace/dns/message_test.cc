@@ -15,7 +15,8 @@ std::string U16(uint32_t value) { return {static_cast<char>(value >> 8), static_
 std::string Labels(absl::string_view name) {
     std::string out;
     if (!name.empty()) {
-        for (absl::string_view label : absl::StrSplit(name, '.')) absl::StrAppend(&out, std::string(1, static_cast<char>(label.size())), label);
+        for (absl::string_view label : absl::StrSplit(name, '.'))
+            absl::StrAppend(&out, std::string(1, static_cast<char>(label.size())), label);
     }
     return out + std::string(1, '\0');
 }
@@ -28,8 +29,8 @@ struct Message {
     std::string tail = "";
 
     std::string Bytes() const {
-        return absl::StrCat(U16(0x1234), U16(flags), U16(questions), U16(answers), U16(authorities), U16(additionals), name, U16(type),
-                            U16(class_), tail);
+        return absl::StrCat(U16(0x1234), U16(flags), U16(questions), U16(answers), U16(authorities),
+                            U16(additionals), name, U16(type), U16(class_), tail);
     }
 };
 
@@ -40,7 +41,8 @@ int CheckBytes(const std::string& bytes, uint32_t allow = 0) {
 int Check(const Message& message, uint32_t allow = 0) { return CheckBytes(message.Bytes(), allow); }
 
 std::string Opt(const std::string& options, uint32_t flags = 0) {
-    return absl::StrCat(std::string(1, '\0'), U16(41), U16(1232), U16(0), U16(flags), U16(static_cast<uint32_t>(options.size())), options);
+    return absl::StrCat(std::string(1, '\0'), U16(41), U16(1232), U16(0), U16(flags),
+                        U16(static_cast<uint32_t>(options.size())), options);
 }
 std::string Option(uint32_t code, const std::string& data) {
     return absl::StrCat(U16(code), U16(static_cast<uint32_t>(data.size())), data);
@@ -49,7 +51,8 @@ std::string Option(uint32_t code, const std::string& data) {
 TEST(Canonical, AnOrdinaryQueryPasses) {
     const std::string bytes = Message().Bytes();
     sk_dns_query query;
-    ASSERT_EQ(sk_dns_check_query(MessageBytes(bytes), static_cast<uint32_t>(bytes.size()), 0, &query), SK_DNS_OK);
+    ASSERT_EQ(sk_dns_check_query(MessageBytes(bytes), static_cast<uint32_t>(bytes.size()), 0, &query),
+              SK_DNS_OK);
     HostName name;
     ToHostName(query.question.name, &name);
     EXPECT_EQ(name.lower(), "www.example.com");
@@ -68,7 +71,8 @@ TEST(Canonical, EachFaultOfTheHeaderIsNamed) {
     EXPECT_EQ(CheckBytes(std::string(513, '\0')), SK_DNS_FAULT_LONG);
     EXPECT_EQ(Check({.flags = SK_DNS_QR}), SK_DNS_FAULT_RESPONSE);
     EXPECT_EQ(Check({.flags = 5 << 11}), SK_DNS_FAULT_OPCODE);
-    for (const uint32_t bit : {SK_DNS_AA, SK_DNS_TC, SK_DNS_RA, SK_DNS_Z, 1}) EXPECT_EQ(Check({.flags = bit}), SK_DNS_FAULT_FLAGS) << bit;
+    for (const uint32_t bit : {SK_DNS_AA, SK_DNS_TC, SK_DNS_RA, SK_DNS_Z, 1})
+        EXPECT_EQ(Check({.flags = bit}), SK_DNS_FAULT_FLAGS) << bit;
     EXPECT_EQ(Check({.questions = 0}), SK_DNS_FAULT_QUESTIONS);
     EXPECT_EQ(Check({.questions = 2}), SK_DNS_FAULT_QUESTIONS);
     EXPECT_EQ(Check({.answers = 1}), SK_DNS_FAULT_ANSWERS);
@@ -84,9 +88,12 @@ TEST(Canonical, EachFaultOfTheQuestionIsNamed) {
     EXPECT_EQ(Check({.name = std::string("\1a\xc0\x00", 4)}), SK_DNS_FAULT_POINTER);
     EXPECT_EQ(Check({.name = std::string("\x41", 1) + std::string(65, 'a')}), SK_DNS_FAULT_LABEL_TYPE);
     const std::string label = std::string(1, '\x3f') + std::string(63, 'a');
-    EXPECT_EQ(Check({.name = absl::StrCat(label, label, label, label, std::string(1, '\0'))}), SK_DNS_FAULT_NAME_LONG);
+    EXPECT_EQ(Check({.name = absl::StrCat(label, label, label, label, std::string(1, '\0'))}),
+              SK_DNS_FAULT_NAME_LONG);
     for (const char c : {'\0', '.', ' ', '*', '/', '\x80', '\xff'})
-        EXPECT_EQ(Check({.name = absl::StrCat("\2a", std::string(1, c), Labels("com"))}), SK_DNS_FAULT_CHARACTER) << int{c};
+        EXPECT_EQ(Check({.name = absl::StrCat("\2a", std::string(1, c), Labels("com"))}),
+                  SK_DNS_FAULT_CHARACTER)
+            << int{c};
     EXPECT_EQ(Check({.name = Labels("wWw.example.com")}), SK_DNS_FAULT_UPPER_CASE);
     EXPECT_EQ(Check({.name = Labels("wWw.example.com")}, SK_DNS_ALLOW_UPPER), SK_DNS_OK);
     EXPECT_EQ(Check({.class_ = 3}), SK_DNS_FAULT_CLASS);
@@ -95,7 +102,8 @@ TEST(Canonical, EachFaultOfTheQuestionIsNamed) {
 
 TEST(Canonical, TheLongestNameStillPasses) {
     const std::string label = std::string(1, '\x3f') + std::string(63, 'a');
-    const std::string name = absl::StrCat(label, label, label, "\x3d", std::string(61, 'a'), std::string(1, '\0'));
+    const std::string name =
+        absl::StrCat(label, label, label, "\x3d", std::string(61, 'a'), std::string(1, '\0'));
     ASSERT_EQ(name.size(), 255u);
     EXPECT_EQ(Check({.name = name}), SK_DNS_OK);
     EXPECT_EQ(Check({.name = Labels("")}), SK_DNS_OK);
@@ -107,7 +115,8 @@ TEST(Canonical, OptPassesWithoutOptionsOrWithHarmlessOnes) {
     EXPECT_EQ(with(Opt("")), SK_DNS_OK);
     EXPECT_EQ(with(Opt("", 0x8000)), SK_DNS_OK);
     EXPECT_EQ(with(Opt(Option(10, std::string(8, 'c')))), SK_DNS_OK);
-    EXPECT_EQ(with(Opt(absl::StrCat(Option(3, ""), Option(10, std::string(24, 'c')), Option(11, "")))), SK_DNS_OK);
+    EXPECT_EQ(with(Opt(absl::StrCat(Option(3, ""), Option(10, std::string(24, 'c')), Option(11, "")))),
+              SK_DNS_OK);
 
     EXPECT_EQ(with(Opt(Option(8, std::string("\0\1\0\0", 4)))), SK_DNS_FAULT_OPT_OPTION);
     EXPECT_EQ(with(Opt(Option(12, std::string(8, '\0')))), SK_DNS_FAULT_OPT_OPTION);
@@ -148,8 +157,10 @@ std::string Record(uint32_t type, uint32_t ttl, const std::string& data) {
 
 TEST(Answers, TheLeastTtlAndTheBytesOfTextAreTold) {
     AnswerSummary summary;
-    const Message message = {.flags = SK_DNS_QR, .answers = 3,
-                             .tail = absl::StrCat(Record(5, 300, "\1x" + std::string("\xc0\x0c", 2)), Record(16, 60, "\4text"), Record(1, 90, "1234"))};
+    const Message message = {.flags = SK_DNS_QR,
+                             .answers = 3,
+                             .tail = absl::StrCat(Record(5, 300, "\1x" + std::string("\xc0\x0c", 2)),
+                                                  Record(16, 60, "\4text"), Record(1, 90, "1234"))};
     ASSERT_EQ(ReadAnswer(message.Bytes(), &summary), SK_DNS_OK);
     EXPECT_EQ(summary.ttl_s, 60u);
     EXPECT_EQ(summary.downlink_bytes, 5u);
@@ -157,15 +168,24 @@ TEST(Answers, TheLeastTtlAndTheBytesOfTextAreTold) {
 }
 
 TEST(Answers, ANegativeAnswerLivesAsItsSoaSays) {
-    const std::string soa = absl::StrCat(std::string("\xc0\x0c\xc0\x0c", 4), std::string(16, '\0'), U16(0), U16(40));
+    const std::string soa =
+        absl::StrCat(std::string("\xc0\x0c\xc0\x0c", 4), std::string(16, '\0'), U16(0), U16(40));
     AnswerSummary summary;
-    ASSERT_EQ(ReadAnswer(Message{.flags = SK_DNS_QR | 3, .authorities = 1, .tail = Record(6, 900, soa)}.Bytes(), &summary), SK_DNS_OK);
+    ASSERT_EQ(
+        ReadAnswer(Message{.flags = SK_DNS_QR | 3, .authorities = 1, .tail = Record(6, 900, soa)}.Bytes(),
+                   &summary),
+        SK_DNS_OK);
     EXPECT_EQ(summary.ttl_s, 40u);
     EXPECT_EQ(summary.rcode, 3);
     // A TTL with its top bit set is none.
-    ASSERT_EQ(ReadAnswer(Message{.flags = SK_DNS_QR, .answers = 1, .tail = Record(1, 0x80000005, "1234")}.Bytes(), &summary), SK_DNS_OK);
+    ASSERT_EQ(
+        ReadAnswer(Message{.flags = SK_DNS_QR, .answers = 1, .tail = Record(1, 0x80000005, "1234")}.Bytes(),
+                   &summary),
+        SK_DNS_OK);
     EXPECT_EQ(summary.ttl_s, 0u);
-    EXPECT_EQ(ReadAnswer(Message{.flags = SK_DNS_QR, .answers = 2, .tail = Record(1, 5, "1234")}.Bytes(), &summary), SK_DNS_FAULT_NAME_CUT);
+    EXPECT_EQ(
+        ReadAnswer(Message{.flags = SK_DNS_QR, .answers = 2, .tail = Record(1, 5, "1234")}.Bytes(), &summary),
+        SK_DNS_FAULT_NAME_CUT);
 }
 
 }  // namespace

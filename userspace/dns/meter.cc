@@ -66,7 +66,8 @@ uint32_t Meter::BudgetOf(Tier tier, uint32_t granted_bytes) const {
     }
 }
 
-void Meter::OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entry entry, bool primary, Accounts& out) {
+void Meter::OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entry entry, bool primary,
+                     Accounts& out) {
     Account& account = out.list[out.count++];
     account.zone = state_.Zone(zone, entry.tier);
     account.name = zone;
@@ -82,8 +83,11 @@ Meter::Accounts Meter::Open(absl::string_view name) {
     const Tiers::Entry entry = knowledge_.tiers.Find(name);
     if (!IsCharged(entry.tier)) return out;
     if (IsReverseName(name)) {
-        out.list[out.count++] = {.zone = kReverseZone, .name = ReverseRoot(name), .sub = Below(name, ReverseRoot(name)),
-                                 .tier = Tier::kReverse, .budget = BudgetOf(Tier::kReverse, 0)};
+        out.list[out.count++] = {.zone = kReverseZone,
+                                 .name = ReverseRoot(name),
+                                 .sub = Below(name, ReverseRoot(name)),
+                                 .tier = Tier::kReverse,
+                                 .budget = BudgetOf(Tier::kReverse, 0)};
         return out;
     }
     const Zone zone = knowledge_.suffixes.Find(name);
@@ -116,9 +120,12 @@ uint32_t Meter::WorstCase(const Account& account, const Query& query) {
     const uint32_t gap = GapCharge(zone, query.time_ns);
     if (name && (name->types & TypeBit(query.type))) return sk_dns_charge_repeat(zone.names) + gap;
     if (account.tier == Tier::kReverse) {
-        if (const uint32_t bits = ReverseBits(query.name)) return SK_DNS_CHARGE_NAME + sk_dns_charge_type(query.type) + bits * SK_DNS_BIT + gap;
+        if (const uint32_t bits = ReverseBits(query.name))
+            return SK_DNS_CHARGE_NAME + sk_dns_charge_type(query.type) + bits * SK_DNS_BIT + gap;
     }
-    return sk_dns_charge_new(static_cast<uint32_t>(account.sub.size()), query.sent != query.name, query.type) + gap;
+    return sk_dns_charge_new(static_cast<uint32_t>(account.sub.size()), query.sent != query.name,
+                             query.type) +
+           gap;
 }
 
 // Which zone it is, at its first query.
@@ -136,7 +143,8 @@ uint32_t Meter::TrueCost(const Account& account, const Query& query, uint32_t wo
         const bool cached = bit <= 2 && state_.Ticks(query.time_ns) < name->cached_until[bit - 1];
         return cached ? 0 : worst;
     }
-    if (name && zone.last_name == fingerprint && IsSibling(zone.last_type, query.type)) return kChargeSibling + gap;
+    if (name && zone.last_name == fingerprint && IsSibling(zone.last_type, query.type))
+        return kChargeSibling + gap;
     uint32_t cost = worst;
     if (name) cost = std::min(cost, ChargeRetype(zone.names, query.type) + gap);
     if (query.sent == query.name && account.tier != Tier::kReverse) {
@@ -163,8 +171,12 @@ void Meter::Remember(const Account& account, const Query& query, bool sent_on) {
 }
 
 Decision Meter::Refuse(const Account& account, Cause cause) const {
-    return {.verdict = Verdict::kDrop, .cause = cause, .tier = account.tier, .zone = account.name,
-            .spent = state_.zone(account.zone).spent, .budget = account.budget};
+    return {.verdict = Verdict::kDrop,
+            .cause = cause,
+            .tier = account.tier,
+            .zone = account.name,
+            .spent = state_.zone(account.zone).spent,
+            .budget = account.budget};
 }
 
 Decision Meter::Uncharged(absl::string_view name) const {
@@ -191,20 +203,25 @@ Decision Meter::Charge(const Query& query) {
         if (!account.counts_for_total) continue;
         of_total = worst[i] + WorstCaseOfTotal(account);
         const uint32_t budget = Units(knowledge_.budgets.total);
-        if (of_total > budget || state_.total > budget - of_total) return Refuse(account, Cause::kTotalBudget);
+        if (of_total > budget || state_.total > budget - of_total)
+            return Refuse(account, Cause::kTotalBudget);
     }
     // All or nothing: a query that one budget refuses is charged to none.
     for (size_t i = 0; i < accounts.count; ++i) state_.zone(accounts.list[i].zone).spent += worst[i];
     state_.total += of_total;
     const Account& primary = accounts.list[0];
-    return {.tier = primary.tier, .zone = primary.name, .charged = worst[0], .settled = worst[0],
-            .spent = state_.zone(primary.zone).spent, .budget = primary.budget};
+    return {.tier = primary.tier,
+            .zone = primary.name,
+            .charged = worst[0],
+            .settled = worst[0],
+            .spent = state_.zone(primary.zone).spent,
+            .budget = primary.budget};
 }
 
 void Meter::Warn(const Account& account, Decision& decision) {
     ZoneRecord& zone = state_.zone(account.zone);
     const Budgets& budgets = knowledge_.budgets;
-    const uint32_t limit = account.tier == Tier::kRanked   ? Units(budgets.warn_ranked)
+    const uint32_t limit = account.tier == Tier::kRanked     ? Units(budgets.warn_ranked)
                            : account.tier == Tier::kUnranked ? Units(budgets.warn_zone)
                                                              : account.budget / 2;
     if (decision.settled >= Units(budgets.warn_name) && account.tier == Tier::kUnranked) {
@@ -226,7 +243,8 @@ void Meter::Settle(const Query& query, Decision& decision) {
         zone.spent -= std::min(zone.spent, worst - cost);
         if (account.counts_for_total) {
             const uint32_t zone_worst = WorstCaseOfTotal(account);
-            const uint32_t zone_cost = std::min(zone_worst, kChargeNewZone + knowledge_.model.Name(account.name));
+            const uint32_t zone_cost =
+                std::min(zone_worst, kChargeNewZone + knowledge_.model.Name(account.name));
             state_.total -= std::min(state_.total, worst - cost + zone_worst - zone_cost);
         }
         Remember(account, query, cost > 0);
@@ -264,7 +282,8 @@ Decision Meter::Hear(const Answer& answer) {
         const uint32_t downlink = zone.downlink_bytes + std::min<uint32_t>(answer.downlink_bytes, UINT16_MAX);
         zone.downlink_bytes = static_cast<uint16_t>(std::min<uint32_t>(downlink, UINT16_MAX));
         if (i > 0) continue;
-        decision = {.tier = account.tier, .zone = account.name, .spent = zone.spent, .budget = account.budget};
+        decision = {
+            .tier = account.tier, .zone = account.name, .spent = zone.spent, .budget = account.budget};
         if (!zone.downlink_warned && zone.downlink_bytes > knowledge_.budgets.warn_downlink) {
             zone.downlink_warned = 1;
             decision.verdict = Verdict::kWarn;

@@ -39,15 +39,15 @@ struct Knowledge {
 enum class Verdict : uint8_t { kAllow, kWarn, kDrop };
 absl::string_view VerdictName(Verdict verdict);
 
-#define SK_DNS_CAUSES(X)                                                       \
-    X(kNone, "none", "")                                                       \
-    X(kWarnZone, "warn-zone", "half of the zone's budget is spent")            \
-    X(kWarnName, "warn-name", "a single name that could hold much")            \
-    X(kWarnDownlink, "warn-downlink", "many bytes in TXT or NULL answers")     \
-    X(kZoneBudget, "zone-budget", "the zone's budget does not suffice")        \
-    X(kZoneBlocked, "zone-blocked", "the zone's budget was passed before")     \
+#define SK_DNS_CAUSES(X)                                                                 \
+    X(kNone, "none", "")                                                                 \
+    X(kWarnZone, "warn-zone", "half of the zone's budget is spent")                      \
+    X(kWarnName, "warn-name", "a single name that could hold much")                      \
+    X(kWarnDownlink, "warn-downlink", "many bytes in TXT or NULL answers")               \
+    X(kZoneBudget, "zone-budget", "the zone's budget does not suffice")                  \
+    X(kZoneBlocked, "zone-blocked", "the zone's budget was passed before")               \
     X(kTotalBudget, "total-budget", "the budget of all unranked zones does not suffice") \
-    X(kNameLong, "name-long", "a subdomain of more than 96 characters")       \
+    X(kNameLong, "name-long", "a subdomain of more than 96 characters")                  \
     X(kNotCanonical, "not-canonical", "a query that is not of the canonical form")
 
 enum class Cause : uint8_t {
@@ -127,7 +127,8 @@ class Meter {
     };
 
     Accounts Open(absl::string_view name);
-    void OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entry entry, bool primary, Accounts& out);
+    void OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entry entry, bool primary,
+                  Accounts& out);
     uint32_t BudgetOf(Tier tier, uint32_t granted_bytes) const;
     uint32_t GapCharge(const ZoneRecord& zone, uint64_t time_ns) const;
     uint32_t WorstCase(const Account& account, const Query& query);

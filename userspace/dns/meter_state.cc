@@ -27,8 +27,8 @@ struct SavedHead {
     uint16_t pad;
 };
 static_assert(sizeof(SavedHead) == 64);
-static_assert(sizeof(SavedHead) + kMaxZones * sizeof(ZoneRecord) + kMaxNames * sizeof(NameRecord) + kDigestBytes +
-                  sizeof(MeterState) <=
+static_assert(sizeof(SavedHead) + kMaxZones * sizeof(ZoneRecord) + kMaxNames * sizeof(NameRecord) +
+                  kDigestBytes + sizeof(MeterState) <=
               kMaxStateBytes);
 
 std::string Digest(absl::string_view bytes) {
@@ -67,7 +67,8 @@ uint64_t MeterState::Hash(absl::string_view text) const {
 
 uint32_t MeterState::Quanta(uint64_t time_ns) const {
     if (time_ns < epoch_ns_) return 0;
-    return static_cast<uint32_t>(std::min<uint64_t>((time_ns - epoch_ns_) >> SK_DNS_QUANTUM_SHIFT, UINT32_MAX));
+    return static_cast<uint32_t>(
+        std::min<uint64_t>((time_ns - epoch_ns_) >> SK_DNS_QUANTUM_SHIFT, UINT32_MAX));
 }
 
 uint32_t MeterState::Ticks(uint64_t time_ns) {
@@ -76,7 +77,8 @@ uint32_t MeterState::Ticks(uint64_t time_ns) {
     const uint64_t ticks = second < tick_base_s_ ? 0 : (second - tick_base_s_) / kTickSeconds;
     if (ticks + kDayTicks <= UINT16_MAX) return static_cast<uint32_t>(ticks);
     for (NameRecord& name : names_) {
-        for (uint16_t& until : name.cached_until) until = static_cast<uint16_t>(until > ticks ? until - ticks : 0);
+        for (uint16_t& until : name.cached_until)
+            until = static_cast<uint16_t>(until > ticks ? until - ticks : 0);
     }
     tick_base_s_ += ticks * kTickSeconds;
     return 0;
@@ -84,7 +86,8 @@ uint32_t MeterState::Ticks(uint64_t time_ns) {
 
 bool MeterState::FindZone(absl::string_view zone, size_t* index) const {
     const uint32_t key = Fingerprint(zone);
-    const auto found = std::find_if(zones_.begin() + 2, zones_.end(), [key](const ZoneRecord& z) { return z.key == key; });
+    const auto found =
+        std::find_if(zones_.begin() + 2, zones_.end(), [key](const ZoneRecord& z) { return z.key == key; });
     *index = found == zones_.end() ? kOverflowZone : static_cast<size_t>(found - zones_.begin());
     return found != zones_.end();
 }
@@ -139,14 +142,18 @@ std::string MeterState::Save() const {
 }
 
 StatusOr<MeterState> MeterState::Restore(absl::string_view bytes) {
-    const auto lost = [](absl::string_view what) { return absl::DataLossError(absl::StrCat("DNS meter state: ", what)); };
+    const auto lost = [](absl::string_view what) {
+        return absl::DataLossError(absl::StrCat("DNS meter state: ", what));
+    };
     SavedHead head;
     if (bytes.size() < sizeof(head) + kDigestBytes) return lost("shorter than its header");
     memcpy(&head, bytes.data(), sizeof(head));
     if (memcmp(head.magic, kMagic, sizeof(kMagic)) != 0) return lost("not one, or of another version");
-    if (head.zones < 2 || head.zones > kMaxZones || head.names > kMaxNames) return lost("more records than there can be");
+    if (head.zones < 2 || head.zones > kMaxZones || head.names > kMaxNames)
+        return lost("more records than there can be");
     const size_t zones = head.zones * sizeof(ZoneRecord), names = head.names * sizeof(NameRecord);
-    if (bytes.size() != sizeof(head) + zones + names + kDigestBytes) return lost("not of the size that it says");
+    if (bytes.size() != sizeof(head) + zones + names + kDigestBytes)
+        return lost("not of the size that it says");
     const absl::string_view body = bytes.substr(0, bytes.size() - kDigestBytes);
     if (bytes.substr(body.size()) != Digest(body)) return lost("its bytes are not those of its digest");
     MeterState state(head.keys, head.epoch_ns);

@@ -15,12 +15,12 @@ namespace stockade::dns {
 // Charges are in sixteenths of a bit, times in quanta (SK_DNS_QUANTUM_SHIFT) since the state's
 // epoch: 32 bits of them are two years.
 struct ZoneRecord {
-    uint32_t key = 0;          // keyed hash of the zone's name; two that collide share a budget
+    uint32_t key = 0;  // keyed hash of the zone's name; two that collide share a budget
     uint32_t spent = 0;
-    uint32_t last = 0;         // when its last charged query was sent; valid if `asked`
-    uint32_t last_name = 0;    // fingerprint of the name asked last, for A after AAAA
-    uint16_t day = 0;          // of a ranked zone, since the epoch: which one `spent` is of
-    uint16_t names = 0;        // (name, type) pairs seen
+    uint32_t last = 0;            // when its last charged query was sent; valid if `asked`
+    uint32_t last_name = 0;       // fingerprint of the name asked last, for A after AAAA
+    uint16_t day = 0;             // of a ranked zone, since the epoch: which one `spent` is of
+    uint16_t names = 0;           // (name, type) pairs seen
     uint16_t downlink_bytes = 0;  // stops at 65,535
     Tier tier = Tier::kUnranked;
     uint8_t blocked : 1 = 0;
@@ -34,8 +34,8 @@ static_assert(sizeof(ZoneRecord) == 24);
 // A name under a zone. Its fingerprint is keyed: nobody can make two names that share one.
 struct NameRecord {
     uint32_t fingerprint = 0;
-    uint16_t zone = 0;   // index
-    uint16_t types = 0;  // bit per type of TypeBit()
+    uint16_t zone = 0;                  // index
+    uint16_t types = 0;                 // bit per type of TypeBit()
     uint16_t cached_until[2] = {0, 0};  // answers for A, AAAA are in the resolver's cache until this tick
 };
 static_assert(sizeof(NameRecord) == 12);
@@ -81,9 +81,9 @@ class MeterState {
     // of a record would not hold a day more.
     uint32_t Ticks(uint64_t time_ns);
 
-    uint32_t total = 0;       // spent over all unranked zones
-    uint16_t last_zone = 0;   // asked last, of the unranked ones
-    uint16_t unranked = 0;    // number of unranked zones
+    uint32_t total = 0;      // spent over all unranked zones
+    uint16_t last_zone = 0;  // asked last, of the unranked ones
+    uint16_t unranked = 0;   // number of unranked zones
     bool total_warned = false;
 
     // Bytes that Restore takes back, also on another machine of the same byte order and build.

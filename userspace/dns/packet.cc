@@ -10,15 +10,17 @@
 namespace stockade::dns {
 namespace {
 
-constexpr uint32_t kLinkNull = 0, kLinkEthernet = 1, kLinkRaw = 101, kLinkLoop = 108, kLinkSll = 113, kLinkIpv4 = 228,
-                   kLinkIpv6 = 229, kLinkSll2 = 276;
+constexpr uint32_t kLinkNull = 0, kLinkEthernet = 1, kLinkRaw = 101, kLinkLoop = 108, kLinkSll = 113,
+                   kLinkIpv4 = 228, kLinkIpv6 = 229, kLinkSll2 = 276;
 // Also written for raw IP by some systems (OpenBSD and old libpcap).
 constexpr uint32_t kLinkRawBsd = 12, kLinkRawOpenBsd = 14;
 constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100, kEtherQinQ = 0x88a8;
 constexpr uint8_t kTcp = 6, kUdp = 17, kHopByHop = 0, kRouting = 43, kFragmentHead = 44, kDestination = 60;
 
 const uint8_t* Bytes(absl::string_view text) { return reinterpret_cast<const uint8_t*>(text.data()); }
-uint16_t U16(absl::string_view text, size_t at) { return static_cast<uint16_t>(sk_dns_u16(Bytes(text) + at)); }
+uint16_t U16(absl::string_view text, size_t at) {
+    return static_cast<uint16_t>(sk_dns_u16(Bytes(text) + at));
+}
 
 // Cuts the link header; the rest begins with an IP header, or is empty.
 absl::string_view SkipEthernet(absl::string_view frame, size_t type_at) {
@@ -33,7 +35,9 @@ absl::string_view SkipEthernet(absl::string_view frame, size_t type_at) {
 }
 
 absl::string_view SkipLink(uint32_t link, absl::string_view frame) {
-    const auto skip = [&](size_t bytes) { return frame.size() > bytes ? frame.substr(bytes) : absl::string_view(); };
+    const auto skip = [&](size_t bytes) {
+        return frame.size() > bytes ? frame.substr(bytes) : absl::string_view();
+    };
     switch (link) {
         case kLinkEthernet:
             return SkipEthernet(frame, 12);
@@ -113,8 +117,9 @@ FrameKind ReadIpv6(absl::string_view packet, Segment* segment) {
 
 std::string AddressText(const Address& address) {
     char text[INET6_ADDRSTRLEN];
-    const bool mapped = std::all_of(address.begin(), address.begin() + 10, [](uint8_t b) { return b == 0; }) &&
-                        address[10] == 0xff && address[11] == 0xff;
+    const bool mapped =
+        std::all_of(address.begin(), address.begin() + 10, [](uint8_t b) { return b == 0; }) &&
+        address[10] == 0xff && address[11] == 0xff;
     inet_ntop(mapped ? AF_INET : AF_INET6, address.data() + (mapped ? 12 : 0), text, sizeof(text));
     return text;
 }

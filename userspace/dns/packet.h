@@ -18,16 +18,16 @@ struct Segment {
     Address from{}, to{};
     uint16_t from_port = 0, to_port = 0;
     bool is_tcp = false;
-    bool extension = false;    // an IPv6 extension header stands before it
+    bool extension = false;     // an IPv6 extension header stands before it
     bool length_fault = false;  // the UDP length is not the packet's
-    bool cut = false;          // not all of it was captured
+    bool cut = false;           // not all of it was captured
     uint32_t tcp_seq = 0;
     uint8_t tcp_flags = 0;
     absl::string_view payload;  // part of the frame
 };
 
 enum class FrameKind {
-    kOther,     // not UDP or TCP over IP, or cut before its ports
+    kOther,  // not UDP or TCP over IP, or cut before its ports
     kSegment,
     kFragment,  // of a larger packet; `from`, `to` are set
 };

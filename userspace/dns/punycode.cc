@@ -19,7 +19,11 @@ constexpr uint32_t kBase = 36, kTMin = 1, kTMax = 26, kSkew = 38, kDamp = 700, k
 uint32_t TakeCodePoint(absl::string_view& text) {
     const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
     const uint8_t first = at(0);
-    const size_t bytes = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
+    const size_t bytes = first < 0x80       ? 1
+                         : first >> 5 == 6  ? 2
+                         : first >> 4 == 14 ? 3
+                         : first >> 3 == 30 ? 4
+                                            : 0;
     if (bytes == 0 || bytes > text.size()) return 0;
     uint32_t point = bytes == 1 ? first : first & (0x7f >> bytes);
     for (size_t i = 1; i < bytes; ++i) {
@@ -60,7 +64,8 @@ StatusOr<std::string> LabelToAscii(absl::string_view label) {
         if (points.back() < kFirst) out.push_back(absl::ascii_tolower(static_cast<char>(points.back())));
     }
     // With at most 63 labels of 4 bytes nothing below can overflow 32 bits: 0x10ffff * 64 fits.
-    if (points.size() > SK_DNS_LABEL_BYTES) return absl::InvalidArgumentError("label longer than 63 characters");
+    if (points.size() > SK_DNS_LABEL_BYTES)
+        return absl::InvalidArgumentError("label longer than 63 characters");
     const uint32_t basic = static_cast<uint32_t>(out.size() - 4);
     if (basic > 0) out.push_back('-');
     uint32_t n = kFirst, delta = 0, bias = kBias, handled = basic;

@@ -29,8 +29,12 @@ uint64_t Transaction(const Address& server, uint16_t port, uint16_t id) {
 }  // namespace
 
 uint32_t AlphabetBits(absl::string_view label) {
-    const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); };
-    const auto base32 = [](char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)) || (c >= '2' && c <= '7'); };
+    const auto hex = [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    };
+    const auto base32 = [](char c) {
+        return absl::ascii_isalpha(static_cast<unsigned char>(c)) || (c >= '2' && c <= '7');
+    };
     const auto lower = [](char c) { return !absl::ascii_isupper(static_cast<unsigned char>(c)); };
     const auto upper = [](char c) { return !absl::ascii_islower(static_cast<unsigned char>(c)); };
     // Mixed case is what tells base64 from the others.
@@ -55,7 +59,8 @@ Replay::Client& Replay::ClientOf(const std::string& name, uint64_t time_ns) {
 
 // A packet that was captured at two places, or logged twice, left the client once.
 bool Replay::IsCopy(Client& client, const Ask& ask) {
-    const uint64_t key = absl::Hash<std::tuple<uint64_t, absl::string_view, uint16_t>>{}({ask.transaction, ask.sent, ask.type});
+    const uint64_t key = absl::Hash<std::tuple<uint64_t, absl::string_view, uint16_t>>{}(
+        {ask.transaction, ask.sent, ask.type});
     if (client.in_flight.size() >= kMaxInFlight) client.in_flight.clear();
     const auto [seen, is_new] = client.in_flight.try_emplace(key, ask.time_ns);
     if (is_new) return false;
@@ -68,7 +73,8 @@ uint64_t Replay::Capacity(absl::string_view client, absl::string_view name, absl
     uint64_t capacity = 0;
     if (name.size() <= zone.size()) return 0;
     for (absl::string_view label : absl::StrSplit(name.substr(0, name.size() - zone.size() - 1), '.')) {
-        if (labels_.insert(absl::StrCat(client, " ", zone, " ", label)).second) capacity += label.size() * AlphabetBits(label);
+        if (labels_.insert(absl::StrCat(client, " ", zone, " ", label)).second)
+            capacity += label.size() * AlphabetBits(label);
     }
     return capacity;
 }
@@ -82,7 +88,8 @@ void Replay::RefuseName(const std::string& client, int fault, absl::string_view 
     const Tiers::Entry entry = knowledge_.tiers.Find(lower);
     // No zone ends in a number: such names are addresses and URLs that were taken for names.
     const absl::string_view top = lower.substr(lower.rfind('.') + 1);
-    const bool is_zone = !zone.registered.empty() && AllOf(zone.registered, IsNameCharacter) && !AllOf(top, IsDigit);
+    const bool is_zone =
+        !zone.registered.empty() && AllOf(zone.registered, IsNameCharacter) && !AllOf(top, IsDigit);
     if (!is_zone || !IsCharged(entry.tier)) return;
     ReplayRow& row = rows_[{client, std::string(zone.registered)}];
     ++row.queries;
@@ -147,8 +154,12 @@ void Replay::TakeAnswer(const std::string& client, absl::string_view message, ui
     }
     HostName name;
     ToHostName(summary.question.name, &name);
-    Hear(client, {.name = name.lower(), .sent = name.sent(), .type = summary.question.type, .time_ns = time_ns,
-                  .ttl_s = summary.truncated ? 0 : summary.ttl_s, .downlink_bytes = summary.downlink_bytes});
+    Hear(client, {.name = name.lower(),
+                  .sent = name.sent(),
+                  .type = summary.question.type,
+                  .time_ns = time_ns,
+                  .ttl_s = summary.truncated ? 0 : summary.ttl_s,
+                  .downlink_bytes = summary.downlink_bytes});
 }
 
 void Replay::TakeMessage(const Segment& segment, absl::string_view message, uint64_t time_ns) {
@@ -162,8 +173,12 @@ void Replay::TakeMessage(const Segment& segment, absl::string_view message, uint
     HostName name;
     if (fault == SK_DNS_FAULT_CHARACTER || fault == SK_DNS_OK) ToHostName(query.question.name, &name);
     if (fault != SK_DNS_OK) return RefuseName(client, fault, name.lower());
-    TakeQuery({.client = client, .transaction = Transaction(segment.to, segment.from_port, query.id), .sent = name.sent(),
-               .lower = name.lower(), .type = query.question.type, .time_ns = time_ns});
+    TakeQuery({.client = client,
+               .transaction = Transaction(segment.to, segment.from_port, query.id),
+               .sent = name.sent(),
+               .lower = name.lower(),
+               .type = query.question.type,
+               .time_ns = time_ns});
 }
 
 void Replay::TakeFrame(uint32_t link, absl::string_view frame, uint64_t time_ns) {
@@ -189,7 +204,8 @@ Status Replay::ReadCapture(ByteReader& bytes) {
     while (true) {
         SK_ASSIGN_OR_RETURN(const bool more, reader.Next(&packet));
         if (!more) return absl::OkStatus();
-        if (!IsKnownLink(packet.link)) return bytes.Error(absl::StrCat("link type ", packet.link, " is not known"));
+        if (!IsKnownLink(packet.link))
+            return bytes.Error(absl::StrCat("link type ", packet.link, " is not known"));
         TakeFrame(packet.link, packet.bytes, packet.time_ns);
     }
 }
@@ -201,20 +217,27 @@ void Replay::TakeZeek(const ZeekQuery& row) {
     }
     const bool is_root = row.name == "." || row.name == "(empty)";
     const std::string lower = absl::AsciiStrToLower(is_root ? "" : row.name);
-    const int fault = row.class_ != SK_DNS_CLASS_IN           ? SK_DNS_FAULT_CLASS
-                      : !AllOf(lower, IsNameCharacter)         ? SK_DNS_FAULT_CHARACTER
+    const int fault = row.class_ != SK_DNS_CLASS_IN          ? SK_DNS_FAULT_CLASS
+                      : !AllOf(lower, IsNameCharacter)       ? SK_DNS_FAULT_CHARACTER
                       : lower.size() > SK_DNS_NAME_BYTES - 2 ? SK_DNS_FAULT_NAME_LONG
                                                              : SK_DNS_OK;
     if (fault != SK_DNS_OK) return RefuseName(row.client, fault, lower);
     const uint64_t transaction =
         absl::Hash<std::tuple<std::string, uint16_t, uint16_t>>{}({row.server, row.client_port, row.id});
     // The log keeps no case: 0x20 cannot be seen in it.
-    TakeQuery({.client = row.client, .transaction = transaction, .sent = lower, .lower = lower,
-               .type = static_cast<uint16_t>(row.type), .time_ns = row.time_ns});
+    TakeQuery({.client = row.client,
+               .transaction = transaction,
+               .sent = lower,
+               .lower = lower,
+               .type = static_cast<uint16_t>(row.type),
+               .time_ns = row.time_ns});
     if (!row.answered) return;
     ++counts_.answers;
-    Hear(row.client, {.name = lower, .sent = lower, .type = static_cast<uint16_t>(row.type),
-                      .time_ns = row.time_ns + row.rtt_ns, .ttl_s = row.ttl_s});
+    Hear(row.client, {.name = lower,
+                      .sent = lower,
+                      .type = static_cast<uint16_t>(row.type),
+                      .time_ns = row.time_ns + row.rtt_ns,
+                      .ttl_s = row.ttl_s});
 }
 
 Status Replay::ReadZeek(ByteReader& bytes) {
@@ -224,8 +247,10 @@ Status Replay::ReadZeek(ByteReader& bytes) {
         SK_ASSIGN_OR_RETURN(const bool more, reader.Next(&row));
         if (!more) return absl::OkStatus();
         // mDNS, NetBIOS and their like do not go to a resolver.
-        if (row.server_port == kDnsPort) TakeZeek(row);
-        else ++counts_.other_packets;
+        if (row.server_port == kDnsPort)
+            TakeZeek(row);
+        else
+            ++counts_.other_packets;
     }
 }
 
@@ -238,13 +263,19 @@ Status Replay::ReadNames(ByteReader& bytes) {
         if (at_end) return absl::OkStatus();
         const absl::string_view name = absl::StripSuffix(absl::StripAsciiWhitespace(line), ".");
         if (name.empty() || name[0] == '#') continue;
-        if (!AllOf(name, IsNameCharacter)) return bytes.Error("neither a capture, nor a Zeek log, nor a list of host names");
+        if (!AllOf(name, IsNameCharacter))
+            return bytes.Error("neither a capture, nor a Zeek log, nor a list of host names");
         if (name.size() > SK_DNS_NAME_BYTES - 2) {
             Refuse("-", SK_DNS_FAULT_NAME_LONG);
             continue;
         }
         const std::string lower = absl::AsciiStrToLower(name), sent(name);
-        TakeQuery({.client = "-", .transaction = number, .sent = sent, .lower = lower, .type = SK_DNS_TYPE_A, .time_ns = number});
+        TakeQuery({.client = "-",
+                   .transaction = number,
+                   .sent = sent,
+                   .lower = lower,
+                   .type = SK_DNS_TYPE_A,
+                   .time_ns = number});
     }
 }
 
@@ -259,7 +290,8 @@ Status Replay::Read(ByteSource& source) {
 
 size_t Replay::largest_state_bytes() const {
     size_t largest = 0;
-    for (const auto& [name, client] : clients_) largest = std::max(largest, client->meter.state().memory_bytes());
+    for (const auto& [name, client] : clients_)
+        largest = std::max(largest, client->meter.state().memory_bytes());
     return largest;
 }
 

@@ -29,21 +29,21 @@ struct ReplayRow {
     uint64_t queries = 0;        // asked, those that are not canonical among them
     uint64_t not_canonical = 0;  // refused for their form
     uint64_t let_through = 0;
-    uint32_t spent = 0;          // sixteenths of a bit
-    uint32_t budget = 0;         // 0: not charged
+    uint32_t spent = 0;                 // sixteenths of a bit
+    uint32_t budget = 0;                // 0: not charged
     Verdict verdict = Verdict::kAllow;  // the worst one
     Cause cause = Cause::kNone;         // of the first query with that verdict; kNotCanonical is no meter's
-    uint64_t first_dropped = 0;  // 1 for the pair's first query; 0: none was
+    uint64_t first_dropped = 0;         // 1 for the pair's first query; 0: none was
     // What the names let through could hold: new labels below the zone times the bits of a character
     // in the smallest usual alphabet that has them (digits, hex, base32, letters, base64).
-    uint64_t capacity = 0;       // sixteenths of a bit
+    uint64_t capacity = 0;  // sixteenths of a bit
     uint64_t downlink_bytes = 0;
 };
 
 struct ReplayCounts {
     uint64_t packets = 0, queries = 0, answers = 0;
-    uint64_t copies = 0;        // the same query seen twice within two seconds
-    uint64_t fragments = 0;     // to or from port 53, or any fragment: its port is unknown
+    uint64_t copies = 0;     // the same query seen twice within two seconds
+    uint64_t fragments = 0;  // to or from port 53, or any fragment: its port is unknown
     uint64_t unreadable_answers = 0;
     uint64_t lost_streams = 0;  // TCP that could not be joined
     uint64_t other_packets = 0;

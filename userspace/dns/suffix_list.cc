@@ -13,7 +13,8 @@ namespace stockade::dns {
 namespace {
 
 Status CheckSuffix(absl::string_view suffix) {
-    if (suffix.empty() || suffix.size() >= SK_DNS_NAME_BYTES - 1) return absl::InvalidArgumentError("empty or too long");
+    if (suffix.empty() || suffix.size() >= SK_DNS_NAME_BYTES - 1)
+        return absl::InvalidArgumentError("empty or too long");
     for (absl::string_view label : absl::StrSplit(suffix, '.')) {
         if (label.empty() || label.size() > SK_DNS_LABEL_BYTES)
             return absl::InvalidArgumentError(absl::StrCat("label of ", label.size(), " bytes"));
@@ -57,7 +58,8 @@ StatusOr<SuffixList> SuffixList::Parse(absl::string_view text, size_t min_rules)
     for (absl::string_view line : absl::StrSplit(text, '\n')) {
         ++line_number;
         const auto error = [&](absl::string_view what) {
-            return absl::InvalidArgumentError(absl::StrCat("public suffix list, line ", line_number, ": ", what));
+            return absl::InvalidArgumentError(
+                absl::StrCat("public suffix list, line ", line_number, ": ", what));
         };
         if (absl::StartsWith(line, "// ===BEGIN ICANN DOMAINS===")) section = kIcann;
         if (absl::StartsWith(line, "// ===BEGIN PRIVATE DOMAINS===")) section = kPrivate;
@@ -67,14 +69,16 @@ StatusOr<SuffixList> SuffixList::Parse(absl::string_view text, size_t min_rules)
         const absl::string_view rule = line.substr(0, line.find_first_of(" \t\r"));
         if (rule.empty()) continue;
         if (section == kNone) return error("a rule outside the ICANN and private sections");
-        if (const Status added = list.AddRule(rule, section == kPrivate); !added.ok()) return error(added.message());
+        if (const Status added = list.AddRule(rule, section == kPrivate); !added.ok())
+            return error(added.message());
         ++rules[section];
     }
     if (rules[kIcann] == 0 || rules[kPrivate] == 0)
         return absl::InvalidArgumentError("public suffix list: the ICANN or the private section is missing");
     if (rules[kIcann] + rules[kPrivate] < min_rules) {
-        return absl::InvalidArgumentError(absl::StrCat("public suffix list: ", rules[kIcann] + rules[kPrivate],
-                                                       " rules, at least ", min_rules, " expected: was it cut?"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("public suffix list: ", rules[kIcann] + rules[kPrivate], " rules, at least ",
+                         min_rules, " expected: was it cut?"));
     }
     return list;
 }

@@ -13,18 +13,19 @@ namespace stockade::dns {
 
 // Of a rule: what it says of its own name, of all names one label below, and who wrote it.
 enum SuffixFlags : uint8_t {
-    kSuffixIcann = 1,        // "co.uk"
-    kSuffixPrivate = 2,      // "github.io": a provider's customers have the names below
-    kWildcardIcann = 4,      // "*.ck", kept under "ck"
-    kWildcardPrivate = 8,    // "*.compute.example"
-    kException = 16,         // "!www.ck": no suffix whatever a wildcard says
+    kSuffixIcann = 1,      // "co.uk"
+    kSuffixPrivate = 2,    // "github.io": a provider's customers have the names below
+    kWildcardIcann = 4,    // "*.ck", kept under "ck"
+    kWildcardPrivate = 8,  // "*.compute.example"
+    kException = 16,       // "!www.ck": no suffix whatever a wildcard says
 };
 
 // Where a name is cut. All views are parts of the name that was asked about.
 struct Zone {
-    absl::string_view registered;  // one label below the longest suffix; empty when the name is a suffix itself
-    absl::string_view icann;       // the same without the rules of providers; == registered where none applies
-    bool known = false;            // false: the top-level domain is not in the list
+    absl::string_view
+        registered;           // one label below the longest suffix; empty when the name is a suffix itself
+    absl::string_view icann;  // the same without the rules of providers; == registered where none applies
+    bool known = false;       // false: the top-level domain is not in the list
 };
 
 // Immutable; any thread. Names are lower-case A-labels without a final dot.

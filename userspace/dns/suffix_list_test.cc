@@ -64,12 +64,14 @@ TEST(SuffixList, UnicodeRulesMatchALabels) {
 }
 
 std::string ErrorOf(absl::string_view rules) {
-    return std::string(SuffixList::Parse(absl::StrCat("// ===BEGIN ICANN DOMAINS===\ncom\n", rules,
-                                                      "\n// ===END ICANN DOMAINS===\n// ===BEGIN PRIVATE DOMAINS===\ngithub.io\n"
-                                                      "// ===END PRIVATE DOMAINS===\n"),
-                                         0)
-                           .status()
-                           .message());
+    return std::string(
+        SuffixList::Parse(
+            absl::StrCat("// ===BEGIN ICANN DOMAINS===\ncom\n", rules,
+                         "\n// ===END ICANN DOMAINS===\n// ===BEGIN PRIVATE DOMAINS===\ngithub.io\n"
+                         "// ===END PRIVATE DOMAINS===\n"),
+            0)
+            .status()
+            .message());
 }
 
 TEST(SuffixList, ABrokenListIsRefusedWithItsLine) {
@@ -82,8 +84,11 @@ TEST(SuffixList, ABrokenListIsRefusedWithItsLine) {
     EXPECT_THAT(SuffixList::Parse("").status().message(), HasSubstr("section is missing"));
     const absl::string_view half = EmbeddedSuffixList().substr(0, EmbeddedSuffixList().size() / 2);
     EXPECT_FALSE(SuffixList::Parse(half).ok());
-    EXPECT_THAT(SuffixList::Parse("// ===BEGIN ICANN DOMAINS===\ncom\n// ===BEGIN PRIVATE DOMAINS===\na.com\n").status().message(),
-                HasSubstr("was it cut?"));
+    EXPECT_THAT(
+        SuffixList::Parse("// ===BEGIN ICANN DOMAINS===\ncom\n// ===BEGIN PRIVATE DOMAINS===\na.com\n")
+            .status()
+            .message(),
+        HasSubstr("was it cut?"));
 }
 
 }  // namespace

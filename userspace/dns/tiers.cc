@@ -50,7 +50,8 @@ absl::string_view TierName(Tier tier) {
 
 Status Tiers::Add(absl::string_view zone, Tier tier, uint32_t budget_bytes) {
     const StatusOr<std::string> name = ToAscii(Bare(zone));
-    if (!name.ok() || !IsHostName(*name)) return absl::InvalidArgumentError(absl::StrCat("'", zone, "' is no zone"));
+    if (!name.ok() || !IsHostName(*name))
+        return absl::InvalidArgumentError(absl::StrCat("'", zone, "' is no zone"));
     zones_[*name] = {tier, budget_bytes};
     return absl::OkStatus();
 }

@@ -51,13 +51,15 @@ bool ReadTtls(absl::string_view text, uint32_t* ttl_s) {
 bool LooksLikeZeek(absl::string_view first_bytes) { return absl::StartsWith(first_bytes, "#separator"); }
 
 Status ZeekReader::ReadFields(absl::string_view line) {
-    static constexpr absl::string_view kNames[kColumns] = {"ts",        "rtt",       "id.orig_h", "id.orig_p", "id.resp_h", "id.resp_p",
-                                                           "trans_id", "query",     "qtype",     "qclass",    "TTLs"};
+    static constexpr absl::string_view kNames[kColumns] = {"ts",        "rtt",       "id.orig_h", "id.orig_p",
+                                                           "id.resp_h", "id.resp_p", "trans_id",  "query",
+                                                           "qtype",     "qclass",    "TTLs"};
     const std::vector<absl::string_view> fields = absl::StrSplit(line, '\t');
     width_ = fields.size() - 1;
     for (int i = 0; i < kColumns; ++i) {
         const auto found = std::find(fields.begin() + 1, fields.end(), kNames[i]);
-        if (found == fields.end()) return bytes_.Error(absl::StrCat("no field '", kNames[i], "': is this a dns.log?"));
+        if (found == fields.end())
+            return bytes_.Error(absl::StrCat("no field '", kNames[i], "': is this a dns.log?"));
         column_[i] = static_cast<int>(found - fields.begin()) - 1;
     }
     return absl::OkStatus();
@@ -65,9 +67,12 @@ Status ZeekReader::ReadFields(absl::string_view line) {
 
 Status ZeekReader::ReadRow(absl::string_view line, ZeekQuery* query) const {
     const std::vector<absl::string_view> row = absl::StrSplit(line, '\t');
-    if (row.size() != width_) return bytes_.Error(absl::StrCat("a row of ", row.size(), " fields, ", width_, " expected"));
+    if (row.size() != width_)
+        return bytes_.Error(absl::StrCat("a row of ", row.size(), " fields, ", width_, " expected"));
     const auto at = [&](Column column) { return row[static_cast<size_t>(column_[column])]; };
-    const auto bad = [&](absl::string_view field) { return bytes_.Error(absl::StrCat("bad value in field '", field, "'")); };
+    const auto bad = [&](absl::string_view field) {
+        return bytes_.Error(absl::StrCat("bad value in field '", field, "'"));
+    };
     *query = ZeekQuery();
     if (!ReadTime(at(kTs), &query->time_ns)) return bad("ts");
     query->answered = at(kRtt) != kUnset;
@@ -92,7 +97,8 @@ StatusOr<bool> ZeekReader::Next(ZeekQuery* query) {
         bool at_end = false;
         SK_ASSIGN_OR_RETURN(const absl::string_view line, bytes_.TakeLine(kMaxLine, &at_end));
         if (at_end) return false;
-        if (absl::StartsWith(line, "#separator") && line != "#separator \\x09") return bytes_.Error("fields separated by other than tabs");
+        if (absl::StartsWith(line, "#separator") && line != "#separator \\x09")
+            return bytes_.Error("fields separated by other than tabs");
         if (absl::StartsWith(line, "#fields")) SK_RETURN_IF_ERROR(ReadFields(line));
         if (line.empty() || line[0] == '#') continue;
         if (width_ == 0) return bytes_.Error("a row before the line '#fields'");

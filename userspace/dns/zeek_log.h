@@ -13,15 +13,15 @@ namespace stockade::dns {
 
 struct ZeekQuery {
     uint64_t time_ns = 0;
-    uint64_t rtt_ns = 0;   // 0: no answer was seen
+    uint64_t rtt_ns = 0;  // 0: no answer was seen
     std::string client, server;
     uint16_t client_port = 0, server_port = 0;
     uint16_t id = 0;
-    std::string name;      // as logged
+    std::string name;  // as logged
     uint32_t type = 0, class_ = 0;
     bool has_question = false;
     bool answered = false;
-    uint32_t ttl_s = 0;    // least of the answers'; 0: none
+    uint32_t ttl_s = 0;  // least of the answers'; 0: none
 };
 
 bool LooksLikeZeek(absl::string_view first_bytes);
@@ -38,7 +38,20 @@ class ZeekReader {
     Status ReadRow(absl::string_view line, ZeekQuery* query) const;
 
     ByteReader& bytes_;
-    enum Column { kTs, kRtt, kClient, kClientPort, kServer, kServerPort, kId, kName, kType, kClass, kTtls, kColumns };
+    enum Column {
+        kTs,
+        kRtt,
+        kClient,
+        kClientPort,
+        kServer,
+        kServerPort,
+        kId,
+        kName,
+        kType,
+        kClass,
+        kTtls,
+        kColumns
+    };
     int column_[kColumns];
     size_t width_ = 0;
 };
