@@ -6,6 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "userspace/dns/knowledge.h"
 #include "userspace/dns/packet.h"
 #include "userspace/dns/replay.h"
@@ -86,7 +87,7 @@ TEST(Capture, EveryCutAndEveryFlippedByteEndsInOrder) {
         std::string bytes;
         for (size_t i = 0; i < file.size(); ++i) {
             const Status cut = First(file.substr(0, i), &bytes).status();
-            if (!cut.ok() && !absl::IsNotFound(cut)) EXPECT_THAT(cut.message(), HasSubstr("byte "));
+            EXPECT_THAT(cut.message(), testing::AnyOf("", "no packet", HasSubstr("byte ")));
             for (int bit = 0; bit < 8; ++bit) {
                 std::string flipped = file;
                 flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
@@ -157,7 +158,8 @@ TEST(Replay, ARowOfALogIsAQueryAndItsAnswer) {
     EXPECT_EQ(replay.counts().copies, 1u);  // the same packet, logged twice
     EXPECT_EQ(pair.queries, 2u);
     const uint32_t spent = pair.spent;
-    ASSERT_TRUE(ReadLog(absl::StrCat("120.0", row), &replay).ok());
+    ASSERT_TRUE(
+        ReadLog(absl::StrCat("120.0", absl::StrReplaceAll(row, {{"60.0,30.0", "50.0,20.0"}})), &replay).ok());
     EXPECT_EQ(pair.spent, spent);  // still in the cache
     ASSERT_TRUE(ReadLog(absl::StrCat("200.0", row), &replay).ok());
     EXPECT_GT(pair.spent, spent);

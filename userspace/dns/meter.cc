@@ -78,24 +78,30 @@ void Meter::OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entr
     account.counts_for_total = primary && account.tier == Tier::kUnranked;
 }
 
-Meter::Accounts Meter::Open(absl::string_view name) {
+Meter::Accounts Meter::Open(absl::string_view name, absl::string_view sent) {
     Accounts out;
     const Tiers::Entry entry = knowledge_.tiers.Find(name);
     if (!IsCharged(entry.tier)) return out;
     if (IsReverseName(name)) {
+        const absl::string_view root = ReverseRoot(name);
         out.list[out.count++] = {.zone = kReverseZone,
-                                 .name = ReverseRoot(name),
-                                 .sub = Below(name, ReverseRoot(name)),
+                                 .name = root,
+                                 .sub = Below(name, root),
                                  .tier = Tier::kReverse,
                                  .budget = BudgetOf(Tier::kReverse, 0)};
-        return out;
+    } else {
+        const Zone zone = knowledge_.suffixes.Find(name);
+        const absl::string_view primary = zone.registered.empty() ? zone.icann : zone.registered;
+        OpenZone(primary.empty() ? kRootZone : primary, name, entry, true, out);
+        // Many names below one provider's suffix are many zones to their owners and one to the provider.
+        if (zone.icann.size() < primary.size() && entry.tier != Tier::kGranted)
+            OpenZone(zone.icann, name, knowledge_.tiers.Find(zone.icann), false, out);
     }
-    const Zone zone = knowledge_.suffixes.Find(name);
-    const absl::string_view primary = zone.registered.empty() ? zone.icann : zone.registered;
-    OpenZone(primary.empty() ? kRootZone : primary, name, entry, true, out);
-    // Many names below one provider's suffix are many zones to their owners and one to the provider.
-    if (zone.icann.size() < primary.size() && entry.tier != Tier::kGranted)
-        OpenZone(zone.icann, name, knowledge_.tiers.Find(zone.icann), false, out);
+    const uint32_t fingerprint = state_.Fingerprint(sent);
+    for (size_t i = 0; i < out.count; ++i) {
+        out.list[i].fingerprint = fingerprint;
+        out.list[i].record = state_.FindName(out.list[i].zone, fingerprint);
+    }
     return out;
 }
 
@@ -114,18 +120,27 @@ uint32_t Meter::GapCharge(const ZoneRecord& zone, uint64_t time_ns) const {
     return sk_dns_charge_gap(static_cast<uint64_t>(now > last ? now - last : 0) << SK_DNS_QUANTUM_SHIFT);
 }
 
+bool Meter::WasAsked(const Account& account, uint16_t type) {
+    return account.record != MeterState::kNoName && (state_.name(account.record).types & TypeBit(type));
+}
+
+bool Meter::IsCached(const Account& account, const Query& query) {
+    const uint32_t bit = TypeBit(query.type);
+    // Only A and AAAA have room for a time.
+    return WasAsked(account, query.type) && bit <= 2 &&
+           state_.Ticks(query.time_ns) < state_.name(account.record).cached_until[bit - 1];
+}
+
 uint32_t Meter::WorstCase(const Account& account, const Query& query) {
     const ZoneRecord& zone = state_.zone(account.zone);
-    const NameRecord* name = state_.FindName(account.zone, state_.Fingerprint(query.sent));
     const uint32_t gap = GapCharge(zone, query.time_ns);
-    if (name && (name->types & TypeBit(query.type))) return sk_dns_charge_repeat(zone.names) + gap;
+    if (WasAsked(account, query.type)) return sk_dns_charge_repeat(zone.names) + gap;
     if (account.tier == Tier::kReverse) {
         if (const uint32_t bits = ReverseBits(query.name))
             return SK_DNS_CHARGE_NAME + sk_dns_charge_type(query.type) + bits * SK_DNS_BIT + gap;
     }
-    return sk_dns_charge_new(static_cast<uint32_t>(account.sub.size()), query.sent != query.name,
-                             query.type) +
-           gap;
+    const auto chars = static_cast<uint32_t>(account.sub.size());
+    return sk_dns_charge_new(chars, query.sent != query.name, query.type) + gap;
 }
 
 // Which zone it is, at its first query.
@@ -135,18 +150,14 @@ uint32_t Meter::WorstCaseOfTotal(const Account& account) const {
 }
 
 uint32_t Meter::TrueCost(const Account& account, const Query& query, uint32_t worst) {
+    if (WasAsked(account, query.type)) return worst;
     const ZoneRecord& zone = state_.zone(account.zone);
-    const uint32_t fingerprint = state_.Fingerprint(query.sent), bit = TypeBit(query.type);
-    const NameRecord* name = state_.FindName(account.zone, fingerprint);
     const uint32_t gap = GapCharge(zone, query.time_ns);
-    if (name && (name->types & bit)) {
-        const bool cached = bit <= 2 && state_.Ticks(query.time_ns) < name->cached_until[bit - 1];
-        return cached ? 0 : worst;
-    }
-    if (name && zone.last_name == fingerprint && IsSibling(zone.last_type, query.type))
+    const bool known = account.record != MeterState::kNoName;
+    if (known && zone.last_name == account.fingerprint && IsSibling(zone.last_type, query.type))
         return kChargeSibling + gap;
     uint32_t cost = worst;
-    if (name) cost = std::min(cost, ChargeRetype(zone.names, query.type) + gap);
+    if (known) cost = std::min(cost, ChargeRetype(zone.names, query.type) + gap);
     if (query.sent == query.name && account.tier != Tier::kReverse) {
         const uint32_t labels = knowledge_.model.Name(account.sub);
         cost = std::min(cost, kChargeModel + sk_dns_charge_type(query.type) + labels + gap);
@@ -154,19 +165,41 @@ uint32_t Meter::TrueCost(const Account& account, const Query& query, uint32_t wo
     return cost;
 }
 
-void Meter::Remember(const Account& account, const Query& query, bool sent_on) {
+// Whether a cache really has it is shown by the answer; until then the repeat is charged.
+void Meter::Hold(const Account& account, uint32_t charge) {
     ZoneRecord& zone = state_.zone(account.zone);
-    if (!sent_on) return;
+    if (zone.held == UINT16_MAX) return;
+    ++zone.held;
+    zone.held_charges += charge;
+}
+
+// The answer to one of the repeats held is there. They are not told apart: each gives back its
+// share, but what is to be kept.
+void Meter::Release(const Account& account, uint32_t keep) {
+    ZoneRecord& zone = state_.zone(account.zone);
+    if (zone.held == 0) return;
+    const uint32_t share = zone.held_charges / zone.held;
+    const uint32_t refund = std::min(share - std::min(share, keep), zone.spent);
+    zone.held_charges -= share;
+    --zone.held;
+    zone.spent -= refund;
+    if (account.counts_for_total) state_.total -= std::min(state_.total, refund);
+}
+
+void Meter::Remember(Account& account, const Query& query) {
+    ZoneRecord& zone = state_.zone(account.zone);
     zone.last = std::max(zone.asked ? zone.last : 0, state_.Quanta(query.time_ns));
     zone.asked = 1;
-    const uint32_t fingerprint = state_.Fingerprint(query.sent), bit = TypeBit(query.type);
-    zone.last_name = fingerprint;
+    const uint32_t bit = TypeBit(query.type);
+    zone.last_name = account.fingerprint;
     zone.last_type = bit <= 2 ? bit : 0;
-    if (bit == 0) return;  // one of the many types: it is new each time
-    NameRecord* name = state_.FindName(account.zone, fingerprint);
-    if (!name) name = state_.AddName(account.zone, fingerprint);
-    if (!name || (name->types & bit)) return;
-    name->types = static_cast<uint16_t>(name->types | bit);
+    // One of the many other types is new each time.
+    if (bit == 0 || WasAsked(account, query.type)) return;
+    if (account.record == MeterState::kNoName)
+        account.record = state_.AddName(account.zone, account.fingerprint);
+    if (account.record == MeterState::kNoName) return;
+    NameRecord& name = state_.name(account.record);
+    name.types = static_cast<uint16_t>(name.types | bit);
     if (zone.names < UINT16_MAX) ++zone.names;
 }
 
@@ -184,8 +217,7 @@ Decision Meter::Uncharged(absl::string_view name) const {
     return {.tier = knowledge_.tiers.Find(name).tier, .zone = zone.empty() ? name : zone};
 }
 
-Decision Meter::Charge(const Query& query) {
-    const Accounts accounts = Open(query.name);
+Decision Meter::Charge(const Accounts& accounts, const Query& query) {
     if (accounts.count == 0) return Uncharged(query.name);
     uint32_t worst[2] = {}, of_total = 0;
     for (size_t i = 0; i < accounts.count; ++i) {
@@ -234,20 +266,24 @@ void Meter::Warn(const Account& account, Decision& decision) {
     decision.cause = Cause::kWarnZone;
 }
 
-void Meter::Settle(const Query& query, Decision& decision) {
-    const Accounts accounts = Open(query.name);
+void Meter::Settle(Accounts& accounts, const Query& query, Decision& decision) {
     for (size_t i = 0; i < accounts.count; ++i) {
-        const Account& account = accounts.list[i];
+        Account& account = accounts.list[i];
         ZoneRecord& zone = state_.zone(account.zone);
         const uint32_t worst = WorstCase(account, query), cost = TrueCost(account, query, worst);
         zone.spent -= std::min(zone.spent, worst - cost);
         if (account.counts_for_total) {
             const uint32_t zone_worst = WorstCaseOfTotal(account);
-            const uint32_t zone_cost =
-                std::min(zone_worst, kChargeNewZone + knowledge_.model.Name(account.name));
+            uint32_t zone_cost = zone_worst;
+            if (zone_worst > 0)
+                zone_cost = std::min(zone_worst, kChargeNewZone + knowledge_.model.Name(account.name));
             state_.total -= std::min(state_.total, worst - cost + zone_worst - zone_cost);
         }
-        Remember(account, query, cost > 0);
+        if (IsCached(account, query)) {
+            Hold(account, cost);
+        } else {
+            Remember(account, query);
+        }
         if (i > 0) continue;
         decision.settled = cost;
         decision.spent = zone.spent;
@@ -255,14 +291,22 @@ void Meter::Settle(const Query& query, Decision& decision) {
     }
 }
 
+Decision Meter::Charge(const Query& query) { return Charge(Open(query.name, query.sent), query); }
+
+void Meter::Settle(const Query& query, Decision& decision) {
+    Accounts accounts = Open(query.name, query.sent);
+    Settle(accounts, query, decision);
+}
+
 Decision Meter::Ask(const Query& query) {
-    Decision decision = Charge(query);
-    if (decision.verdict != Verdict::kDrop) Settle(query, decision);
+    Accounts accounts = Open(query.name, query.sent);
+    Decision decision = Charge(accounts, query);
+    if (decision.verdict != Verdict::kDrop) Settle(accounts, query, decision);
     return decision;
 }
 
 Decision Meter::Hear(const Answer& answer) {
-    const Accounts accounts = Open(answer.name);
+    const Accounts accounts = Open(answer.name, answer.sent);
     Decision decision = Uncharged(answer.name);
     const uint32_t bit = TypeBit(answer.type), now = state_.Ticks(answer.time_ns);
     // Ticks() leaves room for a day, which is as long as any TTL is believed.
@@ -270,13 +314,13 @@ Decision Meter::Hear(const Answer& answer) {
     for (size_t i = 0; i < accounts.count; ++i) {
         const Account& account = accounts.list[i];
         ZoneRecord& zone = state_.zone(account.zone);
-        NameRecord* name = state_.FindName(account.zone, state_.Fingerprint(answer.sent));
-        if (name && (name->types & bit) && bit && bit <= 2) {
-            uint16_t& cached_until = name->cached_until[bit - 1];
+        if (WasAsked(account, answer.type) && bit <= 2) {
+            uint16_t& cached_until = state_.name(account.record).cached_until[bit - 1];
             // A cache counts down. An answer that lives longer than the one that should still have
-            // been there came from the zone's name server: the query is charged after all.
-            if (now < cached_until && until > cached_until + kTtlSlackTicks)
-                zone.spent += sk_dns_charge_repeat(zone.names) + SK_DNS_CHARGE_GAP_BURST;
+            // been there came from the zone's name server: which name it was stays charged.
+            const bool counts_down = until <= cached_until + kTtlSlackTicks;
+            const uint32_t repeat = sk_dns_charge_repeat(zone.names) + SK_DNS_CHARGE_GAP_BURST;
+            if (now < cached_until) Release(account, counts_down ? 0 : repeat);
             cached_until = std::max(cached_until, static_cast<uint16_t>(until));
         }
         const uint32_t downlink = zone.downlink_bytes + std::min<uint32_t>(answer.downlink_bytes, UINT16_MAX);

@@ -120,21 +120,30 @@ class Meter {
         Tier tier = Tier::kUnranked;
         uint32_t budget = 0;  // sixteenths of a bit
         bool counts_for_total = false;
+        uint32_t fingerprint = 0;  // of the name asked for
+        size_t record = MeterState::kNoName;
     };
     struct Accounts {
         Account list[2];
         size_t count = 0;
     };
 
-    Accounts Open(absl::string_view name);
+    Accounts Open(absl::string_view name, absl::string_view sent);
     void OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entry entry, bool primary,
                   Accounts& out);
+    Decision Charge(const Accounts& accounts, const Query& query);
+    void Settle(Accounts& accounts, const Query& query, Decision& decision);
     uint32_t BudgetOf(Tier tier, uint32_t granted_bytes) const;
     uint32_t GapCharge(const ZoneRecord& zone, uint64_t time_ns) const;
+    bool WasAsked(const Account& account, uint16_t type);
+    // Whether a cache should have the answer.
+    bool IsCached(const Account& account, const Query& query);
     uint32_t WorstCase(const Account& account, const Query& query);
     uint32_t WorstCaseOfTotal(const Account& account) const;
     uint32_t TrueCost(const Account& account, const Query& query, uint32_t worst);
-    void Remember(const Account& account, const Query& query, bool sent_on);
+    void Hold(const Account& account, uint32_t charge);
+    void Release(const Account& account, uint32_t keep);
+    void Remember(Account& account, const Query& query);
     void StartDay(ZoneRecord& zone, uint64_t time_ns) const;
     Decision Uncharged(absl::string_view name) const;
     Decision Refuse(const Account& account, Cause cause) const;

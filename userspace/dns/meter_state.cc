@@ -103,18 +103,18 @@ size_t MeterState::Zone(absl::string_view zone, Tier tier) {
     return zones_.size() - 1;
 }
 
-NameRecord* MeterState::FindName(size_t zone, uint32_t fingerprint) {
-    for (NameRecord& name : names_) {
-        if (name.fingerprint == fingerprint && name.zone == zone) return &name;
+size_t MeterState::FindName(size_t zone, uint32_t fingerprint) const {
+    for (size_t i = 0; i < names_.size(); ++i) {
+        if (names_[i].fingerprint == fingerprint && names_[i].zone == zone) return i;
     }
-    return nullptr;
+    return kNoName;
 }
 
-NameRecord* MeterState::AddName(size_t zone, uint32_t fingerprint) {
-    if (names_.size() == kMaxNames) return nullptr;
+size_t MeterState::AddName(size_t zone, uint32_t fingerprint) {
+    if (names_.size() == kMaxNames) return kNoName;
     Grow(names_, kMaxNames);
     names_.push_back({.fingerprint = fingerprint, .zone = static_cast<uint16_t>(zone)});
-    return &names_.back();
+    return names_.size() - 1;
 }
 
 size_t MeterState::memory_bytes() const {

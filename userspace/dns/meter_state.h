@@ -17,10 +17,13 @@ namespace stockade::dns {
 struct ZoneRecord {
     uint32_t key = 0;  // keyed hash of the zone's name; two that collide share a budget
     uint32_t spent = 0;
-    uint32_t last = 0;            // when its last charged query was sent; valid if `asked`
-    uint32_t last_name = 0;       // fingerprint of the name asked last, for A after AAAA
-    uint16_t day = 0;             // of a ranked zone, since the epoch: which one `spent` is of
-    uint16_t names = 0;           // (name, type) pairs seen
+    uint32_t last = 0;       // when its last charged query was sent; valid if `asked`
+    uint32_t last_name = 0;  // fingerprint of the name asked last, for A after AAAA
+    uint32_t held_charges =
+        0;               // part of `spent`: repeats whose answers have yet to show that a cache gave them
+    uint16_t held = 0;   // how many
+    uint16_t day = 0;    // of a ranked zone, since the epoch: which one `spent` is of
+    uint16_t names = 0;  // (name, type) pairs seen
     uint16_t downlink_bytes = 0;  // stops at 65,535
     Tier tier = Tier::kUnranked;
     uint8_t blocked : 1 = 0;
@@ -29,7 +32,7 @@ struct ZoneRecord {
     uint8_t downlink_warned : 1 = 0;
     uint8_t last_type : 2 = 0;  // of last_name: 1 A, 2 AAAA, 0 another
 };
-static_assert(sizeof(ZoneRecord) == 24);
+static_assert(sizeof(ZoneRecord) == 32);
 
 // A name under a zone. Its fingerprint is keyed: nobody can make two names that share one.
 struct NameRecord {
@@ -46,8 +49,8 @@ inline constexpr uint32_t kTickSeconds = 4;
 // Sizes that keep a budget id below 16 KiB. A charged zone is never forgotten: what comes when the
 // table is full shares the budget of one zone (kOverflowZone). Names that find no room are charged
 // as new each time.
-inline constexpr size_t kMaxZones = 288;
-inline constexpr size_t kMaxNames = 760;
+inline constexpr size_t kMaxZones = 232;
+inline constexpr size_t kMaxNames = 720;
 inline constexpr size_t kMaxStateBytes = 16 * 1024;
 
 // Zones 0 and 1 are always there.
@@ -68,10 +71,12 @@ class MeterState {
     const ZoneRecord& zone(size_t index) const { return zones_[index]; }
     size_t zones() const { return zones_.size(); }
 
-    // nullptr when the name was not seen under this zone.
-    NameRecord* FindName(size_t zone, uint32_t fingerprint);
-    // nullptr when there is no room.
-    NameRecord* AddName(size_t zone, uint32_t fingerprint);
+    static constexpr size_t kNoName = SIZE_MAX;
+    // Index of the name; kNoName when it was not seen under this zone.
+    size_t FindName(size_t zone, uint32_t fingerprint) const;
+    // kNoName when there is no room.
+    size_t AddName(size_t zone, uint32_t fingerprint);
+    NameRecord& name(size_t index) { return names_[index]; }
     size_t names() const { return names_.size(); }
 
     uint32_t Fingerprint(absl::string_view name) const { return static_cast<uint32_t>(Hash(name) >> 32); }
