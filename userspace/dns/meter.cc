@@ -150,8 +150,10 @@ uint32_t Meter::WorstCaseOfTotal(const Account& account) const {
 }
 
 uint32_t Meter::TrueCost(const Account& account, const Query& query, uint32_t worst) {
-    if (WasAsked(account, query.type)) return worst;
     const ZoneRecord& zone = state_.zone(account.zone);
+    // A cache keeps the moment to itself.
+    if (IsCached(account, query)) return sk_dns_charge_repeat(zone.names) + SK_DNS_CHARGE_GAP_BURST;
+    if (WasAsked(account, query.type)) return worst;
     const uint32_t gap = GapCharge(zone, query.time_ns);
     const bool known = account.record != MeterState::kNoName;
     if (known && zone.last_name == account.fingerprint && IsSibling(zone.last_type, query.type))
@@ -173,17 +175,16 @@ void Meter::Hold(const Account& account, uint32_t charge) {
     zone.held_charges += charge;
 }
 
-// The answer to one of the repeats held is there. They are not told apart: each gives back its
-// share, but what is to be kept.
-void Meter::Release(const Account& account, uint32_t keep) {
+// The answer to one of the repeats held is there. They are not told apart: each has its share.
+void Meter::Release(const Account& account, bool refund) {
     ZoneRecord& zone = state_.zone(account.zone);
     if (zone.held == 0) return;
     const uint32_t share = zone.held_charges / zone.held;
-    const uint32_t refund = std::min(share - std::min(share, keep), zone.spent);
     zone.held_charges -= share;
     --zone.held;
-    zone.spent -= refund;
-    if (account.counts_for_total) state_.total -= std::min(state_.total, refund);
+    if (!refund) return;
+    zone.spent -= std::min(zone.spent, share);
+    if (account.counts_for_total) state_.total -= std::min(state_.total, share);
 }
 
 void Meter::Remember(Account& account, const Query& query) {
@@ -317,10 +318,8 @@ Decision Meter::Hear(const Answer& answer) {
         if (WasAsked(account, answer.type) && bit <= 2) {
             uint16_t& cached_until = state_.name(account.record).cached_until[bit - 1];
             // A cache counts down. An answer that lives longer than the one that should still have
-            // been there came from the zone's name server: which name it was stays charged.
-            const bool counts_down = until <= cached_until + kTtlSlackTicks;
-            const uint32_t repeat = sk_dns_charge_repeat(zone.names) + SK_DNS_CHARGE_GAP_BURST;
-            if (now < cached_until) Release(account, counts_down ? 0 : repeat);
+            // been there came from the zone's name server: the repeat stays charged.
+            if (now < cached_until) Release(account, until <= cached_until + kTtlSlackTicks);
             cached_until = std::max(cached_until, static_cast<uint16_t>(until));
         }
         const uint32_t downlink = zone.downlink_bytes + std::min<uint32_t>(answer.downlink_bytes, UINT16_MAX);

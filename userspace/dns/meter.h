@@ -142,7 +142,7 @@ class Meter {
     uint32_t WorstCaseOfTotal(const Account& account) const;
     uint32_t TrueCost(const Account& account, const Query& query, uint32_t worst);
     void Hold(const Account& account, uint32_t charge);
-    void Release(const Account& account, uint32_t keep);
+    void Release(const Account& account, bool refund);
     void Remember(Account& account, const Query& query);
     void StartDay(ZoneRecord& zone, uint64_t time_ns) const;
     Decision Uncharged(absl::string_view name) const;

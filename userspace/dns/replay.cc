@@ -114,7 +114,7 @@ void Replay::TakeQuery(const Ask& ask) {
     ReplayRow& row = rows_[{ask.client, std::string(decision.zone)}];
     ++row.queries;
     row.tier = decision.tier;
-    row.spent = std::max(row.spent, decision.spent);
+    row.spent = decision.spent;
     row.budget = decision.budget;
     if (decision.verdict > row.verdict) {
         row.verdict = decision.verdict;
@@ -139,6 +139,7 @@ void Replay::Hear(const std::string& client, const Answer& answer) {
     const auto row = rows_.find({client, std::string(decision.zone)});
     if (row == rows_.end()) return;
     row->second.downlink_bytes += answer.downlink_bytes;
+    row->second.spent = decision.spent;
     if (decision.verdict > row->second.verdict) {
         row->second.verdict = decision.verdict;
         row->second.cause = decision.cause;

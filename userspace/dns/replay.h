@@ -29,7 +29,7 @@ struct ReplayRow {
     uint64_t queries = 0;        // asked, those that are not canonical among them
     uint64_t not_canonical = 0;  // refused for their form
     uint64_t let_through = 0;
-    uint32_t spent = 0;                 // sixteenths of a bit
+    uint32_t spent = 0;                 // at the end, in sixteenths of a bit
     uint32_t budget = 0;                // 0: not charged
     Verdict verdict = Verdict::kAllow;  // the worst one
     Cause cause = Cause::kNone;         // of the first query with that verdict; kNotCanonical is no meter's
