@@ -62,12 +62,24 @@ enum sk_dns_fault {
 };
 #define SK_DNS_FAULT_LAST 30
 
-#define SK_DNS_TYPES(X)                                                                                  \
-    X(1, A)                                                                                              \
-    X(2, NS)                                                                                             \
-    X(5, CNAME)                                                                                          \
-    X(6, SOA) X(10, NULL) X(12, PTR) X(15, MX) X(16, TXT) X(25, KEY) X(28, AAAA) X(33, SRV) X(35, NAPTR) \
-        X(41, OPT) X(64, SVCB) X(65, HTTPS) X(255, ANY) X(257, CAA)
+#define SK_DNS_TYPES(X) \
+    X(1, A)             \
+    X(2, NS)            \
+    X(5, CNAME)         \
+    X(6, SOA)           \
+    X(10, NULL)         \
+    X(12, PTR)          \
+    X(15, MX)           \
+    X(16, TXT)          \
+    X(25, KEY)          \
+    X(28, AAAA)         \
+    X(33, SRV)          \
+    X(35, NAPTR)        \
+    X(41, OPT)          \
+    X(64, SVCB)         \
+    X(65, HTTPS)        \
+    X(255, ANY)         \
+    X(257, CAA)
 
 enum sk_dns_type {
 #define X(number, NAME) SK_DNS_TYPE_##NAME = number,

@@ -134,8 +134,11 @@ void AddMeter(CLI::App& dns, int& exit_code) {
     meter->add_option("FILE", flags->file, "the file, or - for standard input")->required();
     meter->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
     meter->add_flag("--all", flags->all, "text: all pairs, not only those with a verdict and the next 20");
-    meter->add_option("--budget", flags->budgets,
-                      "zone=256B,ranked=4KiB,reverse=2KiB,total=none (a session has total=2KiB)");
+    meter
+        ->add_option("--budget", flags->budgets,
+                     "zone=256B,ranked=4KiB,reverse=2KiB,total=none (a session has total=2KiB)")
+        ->expected(1)
+        ->take_all();
     meter->add_option("--ranked", flags->ranked,
                       "a file of well-known zones, one a line, in place of those built in; - for none");
     meter
