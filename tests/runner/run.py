@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs the tests of a build directory rung by rung and prints one report; ./dev test is the way to call it.
 
-The list of tests is ctest's (labels: unit root live arch); guests are booted by vmtests/run. A gtest binary counts as many tests as it
+The list of tests is ctest's (labels: unit root live arch, and fuzz in a build of its own); guests are booted by vmtests/run. A gtest binary counts as many tests as it
 has cases. The last line of the output is exactly "N passed, N failed, N skipped".
 """
 
@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import coverage  # noqa: E402
 import results  # noqa: E402
 
-RUNGS = ('arch', 'unit', 'root', 'live', 'vm')
+RUNGS = ('arch', 'unit', 'fuzz', 'root', 'live', 'vm')
 
 
 def list_tests(build_dir):
@@ -123,6 +123,16 @@ def run_guests(args, log_dir):
     return cases
 
 
+def run_fuzzers(args, log_dir):
+    """The fuzz rung: fuzzers need clang, and so a build directory beside the one that is tested."""
+    build_dir = os.path.join(args.source_dir, 'build', 'fuzz')
+    try:
+        tests = list_tests(build_dir)
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        return [results.Case('failed', 'fuzz', f'no build in {build_dir}: {error}')]
+    return run_rung('fuzz', tests, args.patterns, log_dir)
+
+
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build-dir', required=True)
@@ -142,7 +152,12 @@ def main():
     cases = []
     for rung in args.rungs.split(','):
         print(f'== {rung}', flush=True)
-        cases += run_guests(args, log_dir) if rung == 'vm' else run_rung(rung, tests, args.patterns, log_dir)
+        if rung == 'vm':
+            cases += run_guests(args, log_dir)
+        elif rung == 'fuzz':
+            cases += run_fuzzers(args, log_dir)
+        else:
+            cases += run_rung(rung, tests, args.patterns, log_dir)
     listed = results.read_skip_list(os.path.join(args.source_dir, 'tests', 'skips.list'))
     cases += results.check_skips(cases, listed, args.complete and not args.patterns)
 

@@ -37,9 +37,9 @@ std::string PathOf(const CLI::App& app) {
 }
 
 // The innermost command that was recognised.
-const CLI::App& Innermost(const CLI::App& app) {
-    for (const CLI::App* sub : app.get_subcommands()) {
-        if (!sub->get_name().empty()) return Innermost(*sub);
+const CLI::App* Innermost(const CLI::App* app) {
+    for (const CLI::App* sub : app->get_subcommands()) {
+        if (!sub->get_name().empty()) return Innermost(sub);
     }
     return app;
 }
@@ -139,7 +139,7 @@ std::string UnknownFlag(const CLI::App& app, const std::string& word) {
 }
 
 std::string ParseComplaint(const CLI::App& app, const CLI::ParseError& error) {
-    const CLI::App& inner = Innermost(app);
+    const CLI::App& inner = *Innermost(&app);
     std::string what = error.what();
     const std::vector<std::string> left = app.remaining(true);
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !left.empty()) {

@@ -1,4 +1,5 @@
 // Any bytes as --seccomp FILE: no crash, and what is taken is a filter that the kernel could take.
+// BUILT_FROM seccomp_oci.cc json_syntax.cc seccomp.cc seccomp_floor.cc
 #include <linux/bpf_common.h>
 
 #include <cstdint>

@@ -160,6 +160,19 @@ TEST(Parse, DepthSizeAndSyntaxAreAnswers) {
     EXPECT_THAT(Lines(ParseFiles({{"f", "a: &x [*x]\n"}}).diagnostics), HasSubstr("f:1:"));
 }
 
+// yaml-cpp gives documents without end for each of these.
+TEST(Parse, WhatBelongsToNoDocumentEndsTheReading) {
+    for (const char* stray : {", a: {b: [c]}", ",", "- d\n, e"}) {
+        const std::string errors = Lines(ParseFiles({{"f", absl::StrCat("- a\n- b\n", stray)}}).diagnostics);
+        EXPECT_THAT(errors, HasSubstr("error: ")) << stray;
+    }
+    EXPECT_THAT(Lines(ParseFiles({{"f", "    - a\n    - b\n, c: {d: [e]}"}}).diagnostics),
+                HasSubstr("f:3:1: error: not YAML: this goes on with no list and no map"));
+    // Empty documents are no such thing.
+    EXPECT_THAT(Lines(ParseFiles({{"f", "---\n---\n---\n"}}).diagnostics),
+                testing::Not(HasSubstr("not YAML")));
+}
+
 TEST(Parse, AMistakeInARuleIsOneError) {
     const std::string section = "  network:\n    allow:\n";
     EXPECT_THAT(ErrorsOf(section + "      - {cidr: 10.0.0.0/8, ports: 80}\n"),

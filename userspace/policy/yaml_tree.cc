@@ -23,7 +23,14 @@ class TreeBuilder final : public YAML::EventHandler {
 
     std::vector<YamlPtr> TakeDocuments() { return std::move(documents_); }
 
-    void OnDocumentStart(const YAML::Mark&) override {
+    // yaml-cpp (0.7) eats nothing of a comma or a bracket that stands where a document may begin, and would give
+    // empty documents for ever.
+    bool stuck() const { return stuck_; }
+
+    void OnDocumentStart(const YAML::Mark& mark) override {
+        stuck_ = mark.pos == document_pos_;
+        if (stuck_) return Stop(mark, "not YAML: this goes on with no list and no map");
+        document_pos_ = mark.pos;
         stack_.clear();
         anchors_.clear();
         root_ = nullptr;
@@ -127,6 +134,8 @@ class TreeBuilder final : public YAML::EventHandler {
     std::map<YAML::anchor_t, Anchored> anchors_;
     YamlPtr root_;
     size_t nodes_ = 0;
+    int document_pos_ = -1;
+    bool stuck_ = false;
     bool stopped_ = false;
 };
 
@@ -161,7 +170,7 @@ std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text,
     try {
         std::istringstream stream(text);
         YAML::Parser parser(stream);
-        while (parser.HandleNextDocument(builder)) {
+        while (!builder.stuck() && parser.HandleNextDocument(builder)) {
         }
     } catch (const YAML::Exception& error) {
         diagnostics.push_back({Severity::kError,
