@@ -1,7 +1,6 @@
 // Each cell of the coverage table, by each way to do its operation: once under a policy that refuses it, and once under the same
 // policy in `mode: observe`, in which the effect must happen. The effect is looked at from outside.
 #include <fcntl.h>
-#include <bpf/bpf.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -168,20 +167,11 @@ void CoverageTest::ExpectCell(const Result& result, Cell cell, bool effect) {
     }
 }
 
-// Runs that the kernel left out of the programs that judge, which are classic ones where there are any.
-uint64_t MissedRuns() {
-    uint64_t missed = 0, missed_classic = 0;
-    bool classic = false;
-    for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
-        Fd program(bpf_prog_get_fd_by_id(id));
-        bpf_prog_info info{};
-        uint32_t size = sizeof(info);
-        if (!program.ok() || bpf_obj_get_info_by_fd(program.get(), &info, &size) != 0) continue;
-        const bool is_classic = info.type == BPF_PROG_TYPE_TRACEPOINT;
-        classic |= is_classic;
-        (is_classic ? missed_classic : missed) += info.recursion_misses;
-    }
-    return classic ? missed_classic : missed;
+// Runs of programs that judge, which the kernel left out.
+uint64_t LeftOut() {
+    const StatusOr<uint64_t> count = TheSensor()->LeftOut();
+    EXPECT_TRUE(count.ok()) << count.status();
+    return count.value_or(0);
 }
 
 TEST_P(CoverageTest, IsWhatTheTableSays) {
@@ -189,10 +179,10 @@ TEST_P(CoverageTest, IsWhatTheTableSays) {
     Result control, refused;
     // A case during which a run was left out says nothing about the table: it is done again, and told.
     for (int attempt = 0; attempt < 10; attempt++) {
-        const uint64_t before = MissedRuns();
+        const uint64_t before = LeftOut();
         control = Run(true, control_effect);
         refused = Run(false, effect);
-        const uint64_t missed = MissedRuns() - before;
+        const uint64_t missed = LeftOut() - before;
         if (missed == 0) break;
         std::cout << "the kernel left out " << missed << " runs of programs; once more\n";
     }

@@ -157,8 +157,7 @@ StatusOr<policy::ResolvedPolicy> PolicyStore::FromText(const api::PolicySource& 
 }
 
 StatusOr<policy::ResolvedPolicy> PolicyStore::FromKnownText(const api::PolicySource& source) {
-    const std::string key = absl::StrCat(source.filename(), std::string(1, '\0'), source.name(),
-                                         std::string(1, '\0'), source.text());
+    const std::string key = source.SerializeAsString();
     const auto known = known_texts_.find(key);
     if (known != known_texts_.end()) return known->second;
     SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, FromText(source));

@@ -223,12 +223,6 @@ int TryConnect() {
 constexpr uint64_t kMeetNs = 50'000'000;
 constexpr long kNapNs = 50'000;
 
-uint64_t MonotonicNow() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 int HoldAndWake() {
     unsigned cpu = 0;
     if (syscall(SYS_getcpu, &cpu, nullptr, nullptr) != 0) return errno;
@@ -236,7 +230,7 @@ int HoldAndWake() {
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
     if (cpu >= CPU_SETSIZE || sched_setaffinity(0, sizeof(one), &one) != 0) return errno;
-    const uint64_t end = MonotonicNow() + kMeetNs;
+    const uint64_t end = BootNow() + kMeetNs;
     const pid_t sleeper = fork();
     if (sleeper < 0) return errno;
     if (sleeper == 0) {
@@ -244,10 +238,10 @@ int HoldAndWake() {
         const sched_param first{.sched_priority = 1};
         (void)sched_setscheduler(0, SCHED_FIFO, &first);
         const timespec nap{.tv_sec = 0, .tv_nsec = kNapNs};
-        while (MonotonicNow() < end) nanosleep(&nap, nullptr);
+        while (BootNow() < end) nanosleep(&nap, nullptr);
         _exit(0);
     }
-    while (MonotonicNow() < end) (void)getppid();
+    while (BootNow() < end) (void)getppid();
     int status = 0;
     return waitpid(sleeper, &status, 0) == sleeper && status == 0 ? 0 : ECHILD;
 }
