@@ -168,12 +168,25 @@ Status Slots::Call(const SlotRef& ref, uint32_t op, uint32_t argument) {
 }
 
 Status Slots::Label(const SlotRef& ref, int pidfd) {
+    const int fd = programs_->MapFd("tasks");
     std::vector<char> value(programs_->MapValueBytes("tasks"), 0);
-    sk_label label{.slot = ref.slot, .generation = ref.generation};
+    const sk_label label{.slot = ref.slot, .generation = ref.generation};
     std::memcpy(value.data(), &label, sizeof(label));
-    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("tasks"), &pidfd, value.data(), BPF_NOEXIST),
-                                      "label the first task"));
-    return Call(ref, SK_SLOT_ADD_TASKS, 1);
+    const int rc = bpf_map_update_elem(fd, &pidfd, value.data(), BPF_NOEXIST);
+    if (rc != -EEXIST) {
+        SK_RETURN_IF_ERROR(NegErrnoStatus(rc, "label the first task"));
+        return Call(ref, SK_SLOT_ADD_TASKS, 1);
+    }
+    // A call that it made since the binding has had it labelled and counted, by its cgroup: as entered,
+    // where anybody may. The store is a new value, so that a program at work keeps its own.
+    std::vector<char> present(value.size(), 0);
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_lookup_elem(fd, &pidfd, present.data()), "read the first task's label"));
+    sk_label theirs;
+    std::memcpy(&theirs, present.data(), sizeof(theirs));
+    if (theirs.slot != ref.slot || (theirs.generation & SK_GENERATION_MASK) != ref.generation) {
+        return absl::AlreadyExistsError(absl::StrCat("the first task is of slot ", theirs.slot));
+    }
+    return NegErrnoStatus(bpf_map_update_elem(fd, &pidfd, value.data(), BPF_EXIST), "label the first task");
 }
 
 StatusOr<int> Slots::LabelPresent(const SlotRef& ref) {
