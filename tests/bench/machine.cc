@@ -57,9 +57,8 @@ Status Machine::Fill() {
     SK_ASSIGN_OR_RETURN(kernel::Slots slots, kernel::Slots::Create(programs_.get()));
     slots_ = std::make_unique<kernel::Slots>(std::move(slots));
     SK_ASSIGN_OR_RETURN(
-        rings_, kernel::RingReader::Create({{kernel::Ring::kLifecycle, programs_->MapFd("lifecycle_ring")},
-                                            {kernel::Ring::kViolations, programs_->MapFd("violation_ring")},
-                                            {kernel::Ring::kTelemetry, programs_->MapFd("telemetry_ring")}}));
+        rings_, kernel::RingReader::Create({programs_->MapFd("lifecycle_ring"), programs_->MapFd("violation_ring"),
+                                            programs_->MapFd("telemetry_ring")}));
     return absl::OkStatus();
 }
 

@@ -64,13 +64,18 @@ StatusOr<Heard> Listen(Machine& machine, std::vector<Producer>& producers, uint6
     SK_RETURN_IF_ERROR(Sum(machine, producers, -1, &heard));
     const uint64_t begin = BootNow();
     for (Producer& producer : producers) SK_RETURN_IF_ERROR(producer.worker->Begin(Op::kOpenClose, wall_ns));
-    while (BootNow() - begin < wall_ns) SK_RETURN_IF_ERROR(machine.rings().Poll(20, count).status());
+    const auto poll = [&](int timeout_ms) {
+        StatusOr<int> polled = machine.rings().Poll(timeout_ms, count);
+        machine.rings().Release(machine.rings().Handed());
+        return polled;
+    };
+    while (BootNow() - begin < wall_ns) SK_RETURN_IF_ERROR(poll(20).status());
     for (Producer& producer : producers) {
         SK_ASSIGN_OR_RETURN(const uint64_t calls, producer.worker->Finish());
         heard.calls += calls;
     }
     for (int rest = 1; rest > 0;) {
-        SK_ASSIGN_OR_RETURN(rest, machine.rings().Poll(0, count));
+        SK_ASSIGN_OR_RETURN(rest, poll(0));
     }
     heard.per_second = static_cast<double>(heard.events) * 1e9 / static_cast<double>(BootNow() - begin);
     SK_RETURN_IF_ERROR(Sum(machine, producers, 1, &heard));

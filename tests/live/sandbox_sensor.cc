@@ -123,6 +123,7 @@ std::vector<Record> DrainRecords() {
     };
     for (;;) {
         auto count = TheSensor()->PollRings(0, keep);
+        TheSensor()->ReleaseRings(TheSensor()->Handed());
         EXPECT_TRUE(count.ok()) << count.status();
         if (!count.ok() || *count == 0) return records;
     }

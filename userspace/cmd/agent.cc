@@ -151,6 +151,7 @@ void Agent::OnConnection(int fd, uint32_t events) {
         if (*done) {
             (void)loop_->Change(fd, EPOLLIN);
             DistributeTo(fd, *it->second, {});
+            TellDelivered();
         }
     }
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR))) return;

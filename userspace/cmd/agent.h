@@ -57,6 +57,7 @@ class Agent {
         std::string run_id;  // the run whose client it is
         bool run_events = false;
         uint64_t lost = 0;  // events that it was too slow for, and was not told of yet
+        uint64_t blocked_ns = 0;  // boot; since then its socket has been full; 0 = it is not
     };
     // What the agent keeps of a sandbox beside the registry.
     struct Run {
@@ -160,6 +161,7 @@ class Agent {
     void AttachClient(int fd, const api::Attach& attach);
     void Distribute(const std::vector<StreamedEvent>& events);
     void DistributeTo(int fd, Connection& connection, const std::vector<StreamedEvent>& events);
+    void TellDelivered();
     void TellLost(Connection& connection);
 
     // agent_events.cc

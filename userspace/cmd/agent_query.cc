@@ -19,6 +19,9 @@ constexpr size_t kMaxPsCommandBytes = 256;
 constexpr size_t kMaxInspectCommandBytes = 64 << 10;
 // Rows in one answer. A row with all labels at their bounds has 12 KiB.
 constexpr size_t kMaxPsReplyBytes = 64 << 10;
+// So long the rings keep what a client with a full socket has not taken; a reader that is merely busy is back
+// sooner, and one that has stopped must not cost the others room.
+constexpr uint64_t kMaxBlockedNs = 200'000'000;
 
 bool Wants(const api::Events& filter, const StreamedEvent& event) {
     if (!filter.session().empty() && filter.session() != event.session) return false;
@@ -175,12 +178,29 @@ void Agent::AttachClient(int fd, const api::Attach& attach) {
 
 void Agent::Distribute(const std::vector<StreamedEvent>& events) {
     const uint64_t dropped = hub_->TakeDropped();
-    if (events.empty() && dropped == 0) return;
-    for (auto& [fd, connection] : connections_) {
-        if (!connection->run_events && !connection->follow) continue;
-        connection->lost += dropped;  // whose they were is not known any more
-        DistributeTo(fd, *connection, events);
+    if (!events.empty() || dropped != 0) {
+        for (auto& [fd, connection] : connections_) {
+            if (!connection->run_events && !connection->follow) continue;
+            connection->lost += dropped;  // whose they were is not known any more
+            DistributeTo(fd, *connection, events);
+        }
     }
+    TellDelivered();
+}
+
+// Delivered is what lies in the client's socket: it outlives us.
+void Agent::TellDelivered() {
+    bool awaited = false;
+    for (auto& [fd, connection] : connections_) {
+        if (connection->channel.queued_bytes() == 0) {
+            connection->blocked_ns = 0;
+            continue;
+        }
+        const uint64_t now = BootNow();
+        if (connection->blocked_ns == 0) connection->blocked_ns = now;
+        awaited = awaited || now - connection->blocked_ns < kMaxBlockedNs;
+    }
+    if (!awaited) hub_->Delivered();
 }
 
 void Agent::DistributeTo(int fd, Connection& connection, const std::vector<StreamedEvent>& events) {

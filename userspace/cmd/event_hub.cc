@@ -106,11 +106,35 @@ void EventHub::Read() {
         if (!count.ok() && count.status() != last) LogError("reading the rings: ", count.status().message());
         last = count.status();
         path_.OnDrained(BootNow());
+        ClosePass(pass);
         passes_done_ = pass;
         uint64_t want = wanted_;
         if (want != 0 && want <= pass && wanted_.compare_exchange_strong(want, 0)) Wake();
         // A ring that cannot be read must not become a busy loop.
         if (!count.ok()) usleep(kBusyPollMs * 1000);
+    }
+}
+
+// Nothing waits for a delivery where nobody listens: the kernel's own counts close the books.
+void EventHub::ClosePass(uint64_t pass) {
+    uint64_t delivered = pass;
+    if (listening_) {
+        const uint64_t handed_on = path_.PassesHandedOn();
+        std::lock_guard lock(mutex_);
+        handed_on_ = handed_on;
+        if (events_.empty() && taken_ == delivered_) taken_ = delivered_ = handed_on_;
+        delivered = delivered_;
+    }
+    const kernel::RingPosition handed = sensor_.Handed();
+    if (unreleased_.empty() || unreleased_.back().upto != handed) unreleased_.push_back({pass, handed});
+    if (delivered < pass && sensor_.RingsHalfHeld()) {
+        // A full ring would lose every sandbox's records, to save those of one agent that may die.
+        delivered = pass;
+        ++early_releases_;
+    }
+    while (!unreleased_.empty() && unreleased_.front().pass <= delivered) {
+        sensor_.ReleaseRings(unreleased_.front().upto);
+        unreleased_.pop_front();
     }
 }
 
@@ -125,7 +149,13 @@ std::vector<v1::Event> EventHub::TakeUrgent() {
 std::vector<StreamedEvent> EventHub::TakeEvents() {
     std::lock_guard lock(mutex_);
     waiting_bytes_ = 0;
+    taken_ = handed_on_;
     return std::exchange(events_, {});
+}
+
+void EventHub::Delivered() {
+    std::lock_guard lock(mutex_);
+    delivered_ = taken_;
 }
 
 uint64_t EventHub::RequestDrain() {

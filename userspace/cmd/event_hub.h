@@ -2,12 +2,17 @@
 //
 //   EventHub hub(*sensor, options);  hub.Start();
 //   watch(hub.event_fd()): for (auto& event : hub.TakeUrgent()) ...; for (auto& e : hub.TakeEvents()) ...
+//   hub.Delivered();  // once what was taken is out of our hands
+//
+// Records stay in the rings until then, so that the agent's death takes none along: the next agent reads
+// them again, and clients know by kernel_seq what they have.
 //
 // The sensor must outlive it. Start after capabilities are dropped: threads keep what they had.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -46,6 +51,8 @@ class EventHub {
     // At most one for each sandbox that is known: the first that condemns it is enough to act.
     std::vector<v1::Event> TakeUrgent();
     std::vector<StreamedEvent> TakeEvents();
+    // All that TakeEvents has returned is delivered.
+    void Delivered();
     // Events are kept for TakeEvents only while somebody listens.
     void SetListening(bool listening) { listening_ = listening; }
     // Held, records stay in the rings: what comes before those who listen are back would reach nobody.
@@ -54,6 +61,8 @@ class EventHub {
     void SetBusy(bool busy) { busy_ = busy; }
     // Events that TakeEvents has missed since the last call.
     uint64_t TakeDropped() { return dropped_.exchange(0); }
+    // Passes whose records were released undelivered, as they filled half of a ring.
+    uint64_t early_releases() const { return early_releases_; }
 
     // A number; once drained() has reached it, all records that were in the rings at this call
     // have gone through the path.
@@ -64,6 +73,7 @@ class EventHub {
     EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, Fd event);
     void Read();
     bool AwaitRelease();
+    void ClosePass(uint64_t pass);
     void Wake();
     void OnUrgent(const v1::Event& event);
     void OnEvent(const v1::Event& event);
@@ -78,6 +88,16 @@ class EventHub {
     std::set<std::string> urgent_ids_;  // of the sandboxes in urgent_
     std::vector<StreamedEvent> events_;
     size_t waiting_bytes_ = 0;
+    // Passes all of whose events are: in events_ or taken; taken; delivered.
+    uint64_t handed_on_ = 0;
+    uint64_t taken_ = 0;
+    uint64_t delivered_ = 0;
+    struct Unreleased {
+        uint64_t pass;
+        kernel::RingPosition upto;
+    };
+    std::deque<Unreleased> unreleased_;  // of the reading thread alone
+    std::atomic<uint64_t> early_releases_{0};
     std::atomic<bool> listening_{false};
     std::atomic<bool> busy_{false};
     std::atomic<uint64_t> dropped_{0};

@@ -30,9 +30,17 @@ class FakeSensor : public kernel::Sensor {
             records.swap(records_);
         }
         for (const auto& record : records) fn(kernel::Ring::kTelemetry, record);
+        handed_ += records.size();
         if (records.empty() && timeout_ms > 0) poll(nullptr, 0, 1);
         return static_cast<int>(records.size());
     }
+
+    // Positions are counts of records.
+    kernel::RingPosition Handed() const override { return {0, 0, handed_}; }
+    void ReleaseRings(const kernel::RingPosition& upto) override { released_ = upto[2]; }
+    bool RingsHalfHeld() const override { return handed_ - released_ >= half_; }
+    uint64_t released() const { return released_; }
+    void SetHalf(uint64_t records) { half_ = records; }
 
     kernel::Backend backend() const override { return kernel::Backend::kSignal; }
     model::FeatureSet missing() const override { return {}; }
@@ -57,6 +65,7 @@ class FakeSensor : public kernel::Sensor {
   private:
     std::mutex mutex_;
     std::deque<std::vector<uint8_t>> records_;
+    std::atomic<uint64_t> handed_{0}, released_{0}, half_{1000000};
 };
 
 sk_file File(uint64_t seq, bool refused) {
@@ -155,6 +164,64 @@ TEST_F(Hub, HeldItReadsNothingAndEndsAllTheSame) {
     EXPECT_EQ(hub_->TakeEvents().size(), 1u);
     hub_->SetHold(true);
     hub_.reset();  // must not wait for a release
+}
+
+TEST_F(Hub, WhatIsNotDeliveredStaysInTheRings) {
+    hub_->Start();
+    for (uint64_t i = 1; i <= 3; i++) sensor_.Add(File(i, false));
+    ASSERT_TRUE(AwaitDrain());
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 0u);
+    EXPECT_EQ(hub_->TakeEvents().size(), 3u);
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 0u);
+    sensor_.Add(File(4, false));  // taken with the next
+    ASSERT_TRUE(AwaitDrain());
+    hub_->Delivered();
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 3u);
+    EXPECT_EQ(hub_->TakeEvents().size(), 1u);
+    hub_->Delivered();
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 4u);
+    EXPECT_EQ(hub_->early_releases(), 0u);
+}
+
+// An event that waits for an earlier number has reached nobody.
+TEST_F(Hub, WhatWaitsBehindAGapStaysInTheRings) {
+    hub_->Start();
+    sensor_.Add(File(1, false));
+    sensor_.Add(File(3, false));
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(hub_->TakeEvents().size(), 1u);
+    hub_->Delivered();
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 0u);
+    sensor_.Add(File(2, false));
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(hub_->TakeEvents().size(), 2u);
+    hub_->Delivered();
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 3u);
+}
+
+TEST_F(Hub, HalfARingIsReleasedAllTheSameAndCounted) {
+    sensor_.SetHalf(3);
+    hub_->Start();
+    for (uint64_t i = 1; i <= 3; i++) sensor_.Add(File(i, false));
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 3u);
+    EXPECT_EQ(hub_->early_releases(), 1u);
+    EXPECT_EQ(hub_->TakeEvents().size(), 3u);
+}
+
+TEST_F(Hub, WhereNobodyListensNothingIsHeld) {
+    hub_->SetListening(false);
+    hub_->Start();
+    sensor_.Add(File(1, false));
+    sensor_.Add(File(3, false));
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 2u);
 }
 
 }  // namespace

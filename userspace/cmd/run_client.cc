@@ -249,7 +249,7 @@ void RunClient::StopTerminal() {
 
 void RunClient::WriteEvent(const std::string& bytes) {
     v1::Event event;
-    if (events_ == nullptr || !event.ParseFromString(bytes)) return;
+    if (events_ == nullptr || !event.ParseFromString(bytes) || !seen_.Add(event.kernel_seq())) return;
     const Status status = events_->Export(event);
     if (status.ok()) return;
     ++events_failed_;

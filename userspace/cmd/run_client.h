@@ -10,6 +10,7 @@
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/result_file.h"
 #include "userspace/cmd/run_request.h"
+#include "userspace/cmd/seen_numbers.h"
 #include "userspace/cmd/shared_flags.h"
 #include "userspace/cmd/stdio_relay.h"
 #include "userspace/launch/pty.h"
@@ -50,6 +51,7 @@ class RunClient {
     StdioRelay stdio_;
     std::unique_ptr<exporters::Exporter> events_;
     Status events_status_;
+    SeenNumbers seen_;
     uint64_t events_failed_ = 0;
     bool tty_ = false;
     Fd master_;

@@ -8,30 +8,43 @@
 
 #include "userspace/kernel/sensor.h"
 
-struct ring_buffer;
-
 namespace stockade::kernel {
 
-// Hands each record on as it lies in the ring; its position is released when the callback is back.
-// Poll may be called from one thread that is not the one of the other Sensor calls.
+// Hands each record on as it lies in the ring, once. Its place stays the ring's until it is released:
+// what a reader had in hand when it died, the next one reads again.
 class RingReader {
   public:
-    // Map descriptors are borrowed and duplicated by libbpf's mapping.
-    static StatusOr<std::unique_ptr<RingReader>> Create(const std::vector<std::pair<Ring, int>>& maps);
+    // Map descriptors are borrowed, needed inside the call and in Poll; the order is that of Ring.
+    static StatusOr<std::unique_ptr<RingReader>> Create(const std::array<int, kRings>& maps);
     ~RingReader();
 
+    // As Sensor::PollRings. The kernel wakes a reader only where nothing waits to be released: elsewhere
+    // new records are looked for each kUnreleasedPollMs.
     StatusOr<int> Poll(int timeout_ms, const Sensor::RecordFn& fn);
+    RingPosition Handed() const;
+    // Never beyond what was handed on, never back.
+    void Release(const RingPosition& upto);
+    // True once what is not released fills half of a ring: the rest is what a burst finds.
+    bool HalfHeld() const;
+
+    static constexpr int kUnreleasedPollMs = 1;
 
   private:
     struct Source {
-        RingReader* reader;
         Ring ring;
+        int fd = -1;                    // not owned
+        unsigned long* consumer = nullptr;  // the page that we write
+        const unsigned long* producer = nullptr;
+        const uint8_t* data = nullptr;  // mapped twice in a row, so that no record is cut
+        uint64_t bytes = 0;             // a power of 2
+        uint64_t handed = 0;            // all before it was handed on
+        uint64_t released = 0;          // what *consumer says
     };
-    static int OnRecord(void* source, void* data, size_t size);
+    RingReader() = default;
+    static StatusOr<Source> Map(Ring ring, int fd);
+    StatusOr<int> Read(Source& source, const Sensor::RecordFn& fn);
 
-    ring_buffer* rings_ = nullptr;
-    std::vector<std::unique_ptr<Source>> sources_;
-    const Sensor::RecordFn* fn_ = nullptr;  // not owned; set inside Poll only
+    std::array<Source, kRings> sources_;
 };
 
 }  // namespace stockade::kernel

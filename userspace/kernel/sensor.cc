@@ -76,6 +76,9 @@ class SensorImpl : public Sensor {
     Status FreeSlot(const SlotRef& ref) override;
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return slots_->Live(); }
     StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
+    RingPosition Handed() const override { return rings_->Handed(); }
+    void ReleaseRings(const RingPosition& upto) override { rings_->Release(upto); }
+    bool RingsHalfHeld() const override { return rings_->HalfHeld(); }
     StatusOr<std::vector<uint64_t>> ReadErrors() override;
     StatusOr<std::vector<ProgramInfo>> Programs() override;
     StatusOr<uint64_t> LeftOut() override;
@@ -122,9 +125,7 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     SK_ASSIGN_OR_RETURN(Slots slots, Slots::Create(sensor->programs_.get()));
     sensor->slots_ = std::make_unique<Slots>(std::move(slots));
     for (const LiveSlot& live : sensor->slots_->Live()) sensor->policies_->AddUser(live.slot.policy_index);
-    SK_ASSIGN_OR_RETURN(sensor->rings_, RingReader::Create({{Ring::kLifecycle, sensor->programs_->MapFd("lifecycle_ring")},
-                                                           {Ring::kViolations, sensor->programs_->MapFd("violation_ring")},
-                                                           {Ring::kTelemetry, sensor->programs_->MapFd("telemetry_ring")}}));
+    SK_ASSIGN_OR_RETURN(sensor->rings_, RingReader::Create({sensor->programs_->MapFd("lifecycle_ring"), sensor->programs_->MapFd("violation_ring"), sensor->programs_->MapFd("telemetry_ring")}));
     SK_RETURN_IF_ERROR(sensor->programs_->AttachAll());
     // The earlier set's system call exit goes with RemoveEarlierSets: ours must stand before.
     if (sensor->slots_->live_count() > 0) {

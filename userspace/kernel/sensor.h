@@ -5,10 +5,11 @@
 //   SK_ASSIGN_OR_RETURN(SlotRef ref, sensor->BindSlot({...}));
 //   SK_RETURN_IF_ERROR(sensor->Label(ref, pidfd));
 //
-// Threads: one caller at a time, except PollRings, which one reader thread of its own may call.
+// Threads: one caller at a time, except those of the rings, which one reader thread of its own may call.
 // It does not resolve names, read policies from files, or decide anything.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,9 @@ struct SlotRef {
 };
 
 enum class Ring { kLifecycle, kViolations, kTelemetry };
+inline constexpr int kRings = 3;
+// A place in each ring, by Ring, in bytes since it was made.
+using RingPosition = std::array<uint64_t, kRings>;
 
 class Sensor {
   public:
@@ -73,7 +77,8 @@ class Sensor {
     // Ends a take-over: detaches the programs of earlier agents. Not before everything that they judge
     // has a program of ours, AttachNetwork's included: until then theirs stand.
     virtual Status RemoveEarlierSets() = 0;
-    // Labels the task behind the pidfd (a thread group leader with one thread).
+    // Labels the task behind the pidfd (a thread group leader with one thread). kAlreadyExists where it is
+    // another sandbox's.
     virtual Status Label(const SlotRef& ref, int pidfd) = 0;
     // Labels every task that is in the bound cgroup now as entered. Returns how many.
     virtual StatusOr<int> LabelPresent(const SlotRef& ref) = 0;
@@ -92,9 +97,16 @@ class Sensor {
     virtual StatusOr<std::vector<LiveSlot>> LiveSlots() = 0;
 
     // `record` is valid inside the call only, 8-aligned, of hostile content. Returns how many
-    // records were handed on; 0 after `timeout_ms` without any.
+    // records were handed on; 0 after `timeout_ms` without any. What was handed on stays in the rings,
+    // where the next agent finds it, until it is released.
     using RecordFn = std::function<void(Ring, std::span<const uint8_t> record)>;
     virtual StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) = 0;
+    // Up to where records have been handed on.
+    virtual RingPosition Handed() const = 0;
+    // Gives the room up to there back to the kernel.
+    virtual void ReleaseRings(const RingPosition& upto) = 0;
+    // What is not released fills half of a ring.
+    virtual bool RingsHalfHeld() const = 0;
 
     // Sum over CPUs, index enum sk_error_site.
     virtual StatusOr<std::vector<uint64_t>> ReadErrors() = 0;

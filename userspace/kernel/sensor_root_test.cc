@@ -115,6 +115,11 @@ int RunProgram(const char* program) {
     return WEXITSTATUS(status);
 }
 
+int OpenUntilStopped() {
+    for (;;) close(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
+    return 0;
+}
+
 class SensorTest : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -174,6 +179,25 @@ TEST_F(SensorTest, OtherFileIsNotRead) {
     });
     EXPECT_EQ(result, sensor_->backend() == Backend::kLsm ? 77 : 128 + SIGKILL);
     EXPECT_EQ(state_.violations[SK_SECTION_FILES], 1u);
+}
+
+// A task that the binding finds at work is labelled by its cgroup, as one that has entered, before we come to it.
+TEST_F(SensorTest, ATaskThatWasFasterIsTheSandboxesOwn) {
+    Child child("sk_faster", [] { return OpenUntilStopped(); });
+    auto index = sensor_->PublishPolicy(CompileText(kPolicy, sensor_->keys()).cells);
+    ASSERT_TRUE(index.ok()) << index.status();
+    child.Start();
+    auto ref = sensor_->BindSlot(
+        {.cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index});
+    ASSERT_TRUE(ref.ok()) << ref.status();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (sensor_->ReadState(*ref)->tasks == 0) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    const Status labelled = sensor_->Label(*ref, child.pidfd_.get());
+    EXPECT_TRUE(labelled.ok()) << labelled;
+    EXPECT_EQ(sensor_->ReadState(*ref)->tasks, 1);
+    kill(child.pid_, SIGTERM);
+    EXPECT_EQ(child.Wait(), SIGTERM);
+    EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
 }
 
 // As an agent that comes after another: a container's has the pid of the one before.
@@ -244,6 +268,51 @@ TEST_F(TakeOverTest, AFailedBindLeavesNoSlot) {
     ASSERT_EQ(bpf_map_delete_elem(cgroups.get(), &cgroup), 0);
     auto ref = sensor_->BindSlot(binding);
     ASSERT_TRUE(ref.ok()) << ref.status();
+    EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
+}
+
+// What a reader had in hand when it died is read again; what it has released is not.
+TEST_F(TakeOverTest, OnlyWhatWasReleasedIsGoneFromTheRings) {
+    std::vector<uint64_t> seen;
+    const auto read = [&] {
+        seen.clear();
+        const auto keep = [&](Ring, std::span<const uint8_t> record) {
+            sk_head head;
+            ASSERT_GE(record.size(), sizeof(head));
+            memcpy(&head, record.data(), sizeof(head));
+            if (head.kind == SK_KIND_FILE && head.code == SK_CODE_OK) seen.push_back(head.kernel_seq);
+        };
+        for (int count = 1; count > 0;) {
+            auto polled = sensor_->PollRings(0, keep);
+            ASSERT_TRUE(polled.ok()) << polled.status();
+            count = *polled;
+        }
+    };
+    ASSERT_NO_FATAL_FAILURE(Make());
+    Child child("sk_rings", [] {
+        for (int i = 0; i < 5; i++) close(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
+        return 0;
+    });
+    auto index = sensor_->PublishPolicy(CompileText(kPolicy, sensor_->keys()).cells);
+    ASSERT_TRUE(index.ok()) << index.status();
+    auto ref = sensor_->BindSlot(
+        {.cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index});
+    ASSERT_TRUE(ref.ok()) << ref.status();
+    ASSERT_TRUE(sensor_->Label(*ref, child.pidfd_.get()).ok());
+    EXPECT_EQ(child.Go(), 0);
+    ASSERT_NO_FATAL_FAILURE(read());
+    const std::vector<uint64_t> first = seen;
+    EXPECT_THAT(first, ::testing::SizeIs(::testing::Ge(5)));
+    ASSERT_NO_FATAL_FAILURE(read());
+    EXPECT_THAT(seen, ::testing::IsEmpty()) << "one reader hands a record on once";
+    ASSERT_NO_FATAL_FAILURE(Make());
+    ASSERT_NO_FATAL_FAILURE(read());
+    EXPECT_EQ(seen, first);
+    EXPECT_FALSE(sensor_->RingsHalfHeld());
+    sensor_->ReleaseRings(sensor_->Handed());
+    ASSERT_NO_FATAL_FAILURE(Make());
+    ASSERT_NO_FATAL_FAILURE(read());
+    EXPECT_THAT(seen, ::testing::IsEmpty());
     EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
 }
 

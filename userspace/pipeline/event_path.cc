@@ -100,6 +100,11 @@ void EventPath::OnDrained(uint64_t now_boot_ns) {
     Deliver();
 }
 
+uint64_t EventPath::PassesHandedOn() {
+    std::lock_guard lock(mutex_);
+    return sequencer_.passes_handed_on();
+}
+
 void EventPath::Publish(v1::Event event) {
     {
         std::lock_guard lock(mutex_);

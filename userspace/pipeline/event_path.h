@@ -73,6 +73,8 @@ class EventPath {
     void OnRecord(std::span<const uint8_t> record);
     // All rings have been read until empty once more.
     void OnDrained(uint64_t now_boot_ns);
+    // Up to which call of OnDrained, counted from 1, every record before it has reached the observers.
+    uint64_t PassesHandedOn();
     // Events of the agent's own (lifecycle, finding, agent, summary): id, node, kind, boot_ns
     // and time are filled in where they are empty. Same observers.
     void Publish(v1::Event event);

@@ -54,7 +54,7 @@ void Sequencer::Add(uint32_t slot, uint32_t generation, std::unique_ptr<v1::Even
     if (seq == 0) return sink_(*event);
     if (stream.next == 0 || seq > stream.next) return Wait(stream, seq, std::move(event));
     if (seq < stream.next) {
-        if (!TakeLate(stream, seq)) {
+        if (seq >= stream.unknown_before && !TakeLate(stream, seq)) {
             ++counters_.duplicate;
             return;
         }
@@ -67,12 +67,13 @@ void Sequencer::Add(uint32_t slot, uint32_t generation, std::unique_ptr<v1::Even
 }
 
 void Sequencer::Wait(Stream& stream, uint64_t seq, std::unique_ptr<v1::Event> event) {
-    if (!stream.waiting.emplace(seq, std::move(event)).second) {
+    if (!stream.waiting.emplace(seq, Waiting{passes_, std::move(event)}).second) {
         ++counters_.duplicate;
         return;
     }
     ++counters_.reordered;
     ++waiting_all_;
+    ++waiting_since_[passes_];
     active_.insert(KeyOf(stream.slot, stream.generation));
     if (stream.waiting.size() > options_.max_waiting || waiting_all_ > options_.max_waiting_all) {
         ++counters_.early;
@@ -87,20 +88,26 @@ void Sequencer::Advance(Stream& stream) {
     while (!stream.waiting.empty() && stream.waiting.begin()->first <= stream.next) {
         auto node = stream.waiting.extract(stream.waiting.begin());
         --waiting_all_;
+        const auto since = waiting_since_.find(node.mapped().passes);
+        if (--since->second == 0) waiting_since_.erase(since);
         moved = true;
         if (node.key() < stream.next) {
             ++counters_.duplicate;
             continue;
         }
         ++stream.next;
-        sink_(*node.mapped());
+        sink_(*node.mapped().event);
     }
     if (moved || stream.waiting.empty()) stream.gap_since = 0;
 }
 
 void Sequencer::GiveUp(Stream& stream) {
     const uint64_t first = stream.waiting.begin()->first;
-    if (stream.next != 0) Miss(stream, stream.next, first - 1);
+    if (stream.next != 0) {
+        Miss(stream, stream.next, first - 1);
+    } else {
+        stream.unknown_before = first;
+    }
     stream.next = first;
     Advance(stream);
 }
@@ -173,6 +180,7 @@ void Sequencer::ReportLost(Stream& stream) {
 
 void Sequencer::OnDrained(uint64_t now_boot_ns) {
     now_ = now_boot_ns;
+    ++passes_;
     std::vector<Key> done;
     // A copy: the sink may make other streams active.
     const std::vector<Key> active(active_.begin(), active_.end());

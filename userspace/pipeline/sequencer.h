@@ -58,15 +58,23 @@ class Sequencer {
 
     const Counters& counters() const { return counters_; }
     size_t waiting() const { return waiting_all_; }
+    // Calls of OnDrained, and up to which of them all that came before it has been handed on.
+    uint64_t passes() const { return passes_; }
+    uint64_t passes_handed_on() const { return waiting_since_.empty() ? passes_ : waiting_since_.begin()->first; }
 
   private:
+    struct Waiting {
+        uint64_t passes;  // before it came
+        std::unique_ptr<v1::Event> event;
+    };
     struct Stream {
         uint32_t slot = 0;
         uint32_t generation = 0;
         v1::Sandbox sandbox;   // of the first event, for `lost` ones
         std::string node;
         uint64_t next = 0;     // the number that is due; 0 = not known yet
-        std::map<uint64_t, std::unique_ptr<v1::Event>> waiting;
+        uint64_t unknown_before = 0;  // it was taken to be the first: whether lower ones had come is not known
+        std::map<uint64_t, Waiting> waiting;
         int gap_drains = 0;       // passes since the present gap was first seen
         uint64_t gap_since = 0;   // boot ns of the pass that saw it first; 0 = no gap
         std::map<uint64_t, uint64_t> missing;  // given up, not seen since: first -> last
@@ -98,7 +106,9 @@ class Sequencer {
     const Suppressed ask_suppressed_;
     Counters counters_;
     uint64_t now_ = 0;
+    uint64_t passes_ = 0;
     size_t waiting_all_ = 0;
+    std::map<uint64_t, size_t> waiting_since_;  // how many wait, by Waiting::passes
     absl::flat_hash_map<Key, std::unique_ptr<Stream>> streams_;
     absl::flat_hash_set<Key> active_;  // streams with a gap or with unexplained numbers
 };

@@ -98,6 +98,32 @@ TEST_F(SequencerTest, AnAdoptedSandboxStartsWhereItIs) {
     EXPECT_TRUE(lost_.empty());
 }
 
+// An earlier agent may have died before a record of a lower number was in the ring.
+TEST_F(SequencerTest, AnAdoptedSandboxTakesWhatComesLateFromBefore) {
+    sequencer_.Track(1, 1, 0);
+    Add(12);
+    Drain(120);
+    Add(11);
+    EXPECT_THAT(seen_, ElementsAre(12, 11));
+    Add(12);
+    EXPECT_EQ(sequencer_.counters().duplicate, 1u);
+    sequencer_.Finish(1, 1, 12);
+    EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(SequencerTest, PassesAreHandedOnOnceNothingOfThemWaits) {
+    sequencer_.Track(1, 1, 1);
+    Add(1);
+    Drain(30);
+    EXPECT_EQ(sequencer_.passes_handed_on(), 1u);
+    Add(3);
+    Drain(30);
+    EXPECT_EQ(sequencer_.passes(), 2u);
+    EXPECT_EQ(sequencer_.passes_handed_on(), 1u) << "3 came in the second and waits";
+    Add(2);
+    EXPECT_EQ(sequencer_.passes_handed_on(), 2u);
+}
+
 TEST_F(SequencerTest, RepeatsExplainSuppressedNumbers) {
     sequencer_.Track(1, 1, 1);
     Add(1);
