@@ -1,0 +1,121 @@
+#include "tests/dns/unbound.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/dns/fake_upstream.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+
+namespace stockade {
+namespace {
+
+constexpr char kBinary[] = "/usr/sbin/unbound";
+constexpr uint64_t kStartNs = 20'000'000'000;
+
+// Iteration from a zone that it has itself: CNAMEs are followed, answers have RA, and nothing leaves the machine.
+constexpr char kConfig[] = R"(
+    use-syslog: no
+    do-daemonize: no
+    chroot: ""
+    username: ""
+    pidfile: ""
+    num-threads: 1
+    do-ip6: no
+    module-config: "iterator"
+    access-control: 127.0.0.0/8 allow
+    local-zone: "test." nodefault
+    root-hints: ""
+remote-control:
+    control-enable: no
+auth-zone:
+    name: "test."
+    zonefile: "zone"
+    for-downstream: no
+    for-upstream: yes
+    fallback-enabled: no
+)";
+
+bool IsListening(uint16_t port) {
+    const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Unbound>> Unbound::Start(const std::string& zone) {
+    std::string directory = "/tmp/stockade-unbound.XXXXXX";
+    if (!mkdtemp(directory.data())) return ErrnoStatus(errno, "make a directory for unbound");
+    // Free a moment ago. Whoever takes it meanwhile makes this test fail, which is rare enough.
+    const uint16_t port = PortOf(BoundPair().first.get());
+    std::unique_ptr<Unbound> made(new Unbound(directory, port));
+    SK_RETURN_IF_ERROR(made->WriteFiles(zone));
+    SK_RETURN_IF_ERROR(made->Run());
+    SK_RETURN_IF_ERROR(made->AwaitPort());
+    return made;
+}
+
+Unbound::~Unbound() {
+    if (pid_ > 0) {
+        kill(pid_, SIGTERM);
+        waitpid(pid_, nullptr, 0);
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+}
+
+Status Unbound::WriteFiles(const std::string& zone) const {
+    std::error_code error;
+    // A copy: AppArmor's profile is for the path, and keeps it from files in /tmp.
+    std::filesystem::copy_file(kBinary, directory_ + "/unbound", error);
+    if (error)
+        return absl::NotFoundError(
+            absl::StrCat("copy ", kBinary, " (./dev setup installs it): ", error.message()));
+    std::ofstream(directory_ + "/conf")
+        << "server:\n    directory: \"" << directory_ << "\"\n    interface: 127.0.0.1\n"
+        << "    port: " << port_ << kConfig;
+    std::ofstream(directory_ + "/zone") << zone;
+    return absl::OkStatus();
+}
+
+Status Unbound::Run() {
+    const std::string binary = directory_ + "/unbound", config = directory_ + "/conf",
+                      log = directory_ + "/log";
+    pid_ = fork();
+    if (pid_ < 0) return ErrnoStatus(errno, "fork for unbound");
+    if (pid_ > 0) return absl::OkStatus();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    dup2(fd, STDERR_FILENO);
+    execl(binary.c_str(), "unbound", "-d", "-c", config.c_str(), nullptr);
+    _exit(127);
+}
+
+Status Unbound::AwaitPort() const {
+    const uint64_t until = BootNow() + kStartNs;
+    while (BootNow() < until) {
+        if (IsListening(port_)) return absl::OkStatus();
+        if (waitpid(pid_, nullptr, WNOHANG) == pid_) break;
+        poll(nullptr, 0, 10);
+    }
+    std::ifstream log(directory_ + "/log");
+    return absl::UnavailableError(
+        absl::StrCat("unbound did not start: ", std::string(std::istreambuf_iterator(log), {})));
+}
+
+}  // namespace stockade
