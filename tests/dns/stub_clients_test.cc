@@ -1,8 +1,10 @@
 // The stub before clients that are many, slow, greedy or hostile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <future>
 #include <random>
 #include <set>
 
@@ -118,6 +120,57 @@ TEST_F(StubClientsTest, QueriesWithoutAnswerAreCounted) {
     EXPECT_EQ(ReadWire(AskUdp(WireQuery(1, "more.example", kA))).rcode(), 2);
     EXPECT_EQ(counters().over_client_limit, 1u);
     stub_->Remove(1);  // with all of them under way
+}
+
+TEST_F(StubClientsTest, ConnectionsToUpstreamsAreCounted) {
+    std::vector<FakeUpstream::Query> held;
+    std::promise<void> checked;
+    const std::shared_future<void> until = checked.get_future().share();
+    FakeUpstream upstream([&](const FakeUpstream::Query& query) {
+        if (query.tcp) return until.wait();
+        held.push_back(query);
+        if (held.size() <= dns::kStubUpstreamTcp) return;
+        for (const auto& each : held) {
+            WireAnswer truncated = each.Answer();
+            truncated.flags |= 0x0200;
+            each.Reply(truncated.Bytes());
+        }
+    });
+    Start({upstream.address()}, kPatient);
+    const Fd fd = UdpClient();
+    for (size_t i = 0; i <= dns::kStubUpstreamTcp; ++i) {
+        const std::string query = WireQuery(i, absl::StrCat("n", i, ".example"), kA);
+        send(fd.get(), query.data(), query.size(), 0);
+    }
+    EXPECT_EQ(ReadWire(ReceiveUdp(fd)).rcode(), 2);
+    EXPECT_EQ(counters().over_upstream_tcp, 1u);
+    stub_.reset();  // with the others under way
+    checked.set_value();
+}
+
+TEST_F(StubClientsTest, WithoutDescriptorsItFailsAndComesBack) {
+    FakeUpstream upstream(AnswerA);
+    Start({upstream.address()}, kPatient);
+    const Fd udp = UdpClient(), tcp(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    rlimit before;
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    rlimit none = before;
+    none.rlim_cur = 3;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const std::string query = WireQuery(1, "a.example", kA);
+    send(udp.get(), query.data(), query.size(), 0);
+    EXPECT_EQ(ReadWire(ReceiveUdp(udp)).rcode(), 2);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port_);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(tcp.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    SendTcp(tcp, Frame(query));
+    while (counters().socket_pauses == 0) std::this_thread::yield();
+    setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_THAT(ReadWire(ReceiveTcp(tcp)).answers, SizeIs(1));
+    EXPECT_EQ(counters().socket_pauses, 1u);  // no busy loop meanwhile
+    ExpectAlive();
 }
 
 TEST_F(StubClientsTest, WhoDoesNotReadHoldsNobodyUp) {

@@ -20,7 +20,8 @@ void AppendU32(std::string* out, uint32_t value) {
 std::string LowerWire(const sk_dns_name& name) {
     std::string out(name.len, '\0');
     // Length bytes are below 'A', so they stay as they are.
-    std::transform(name.wire, name.wire + name.len, out.begin(), sk_dns_lower);
+    std::transform(name.wire, name.wire + name.len, out.begin(),
+                   [](uint8_t byte) { return static_cast<char>(sk_dns_lower(byte)); });
     return out;
 }
 

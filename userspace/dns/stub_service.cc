@@ -178,21 +178,22 @@ void StubService::OnAnswer(const StubCache::Key& key, const StubAnswer* answer) 
 
 void StubService::Give(const Asker& asker, const StubAnswer& answer, uint32_t age_s, bool from_cache) {
     const bool tcp = asker.connection != 0;
+    std::string message =
+        WriteStubAnswer(asker.query, answer, age_s, tcp ? kStubMessageBytes : asker.query.udp_bytes);
+    // There is nothing larger to turn to than TCP.
+    if (tcp && IsTruncated(message)) return Give(asker, StubAnswer(), 0, from_cache);
     StubAnswered told = DescribeStubAnswer(asker.query, answer, age_s);
     told.tcp = tcp;
     told.from_cache = from_cache;
-    std::string message;
+    if (IsTruncated(message)) {
+        Count(context_.counts.truncated);
+        told.truncated = true;
+        told.addresses.clear();
+        told.downlink_bytes = 0;
+    }
     if (!client_.answered(told)) {
         Count(context_.counts.withheld);
         message = WriteStubError(asker.query, kStubServerFailure);
-    } else {
-        message =
-            WriteStubAnswer(asker.query, answer, age_s, tcp ? kStubMessageBytes : asker.query.udp_bytes);
-        if (IsTruncated(message)) {
-            Count(context_.counts.truncated);
-            // There is nothing larger to turn to.
-            if (tcp) message = WriteStubError(asker.query, kStubServerFailure);
-        }
     }
     Send(asker, message);
 }

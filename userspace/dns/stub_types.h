@@ -85,6 +85,7 @@ struct StubAnswered {
     uint8_t rcode = 0;
     bool tcp = false;
     bool from_cache = false;  // this question did not go upstream itself
+    bool truncated = false;   // too large for UDP: no records went out, and it will be asked again over TCP
     // The name asked for, then each CNAME's target (at most kStubChain). Lower case; a byte that host names do
     // not have is \DDD, so that a dot always parts two labels.
     std::vector<std::string> names;
