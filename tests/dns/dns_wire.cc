@@ -55,7 +55,7 @@ ReadMessage ReadWire(absl::string_view message) {
     const uint8_t* bytes = dns::MessageBytes(message);
     const auto len = static_cast<uint32_t>(message.size());
     sk_dns_head head;
-    sk_dns_question question;
+    sk_dns_question question{};
     uint32_t at = SK_DNS_HEAD_BYTES;
     if (sk_dns_read_head(bytes, len, &head) != SK_DNS_OK) return out;
     out.id = head.id;
