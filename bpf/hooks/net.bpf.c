@@ -3,6 +3,7 @@
  * parent; the sandbox is the caller's, by its label. COVERAGE they follow the cgroup in which a
  * socket was made, not the caller: sockets made outside are judged where they are received
  * (net_receive) and by the LSM hooks. ON_ERROR refuse. */
+#include "bpf/lib/dns_maps.h"
 #include "bpf/lib/net.h"
 
 __noinline int net_report(struct sk_case *c, struct sk_address *address, __u64 cookie, __u64 type_protocol) {
@@ -71,8 +72,9 @@ static __always_inline bool prefix_listed(const struct sk_policy *policy, __u32 
     } else {
         lo &= ~0ULL << ((128 - bits) & 63);
     }
-    return policy_entry(policy, sk_net_key((const void *)&keys, uid, index, hi, lo, address->port)) ||
-           policy_entry(policy, sk_net_key((const void *)&keys, uid, index, hi, lo, 0));
+    if (policy_entry(policy, sk_net_key((const void *)&keys, uid, index, hi, lo, address->port))) return true;
+    /* A rule for any port does not mean those of names. */
+    return !names_port(address->port) && policy_entry(policy, sk_net_key((const void *)&keys, uid, index, hi, lo, 0));
 }
 
 struct sk_prefix_loop {
@@ -91,6 +93,27 @@ static int prefix_step(__u32 i, struct sk_prefix_loop *loop) {
     return loop->found;
 }
 
+/* Is it a resolver that is pinned for the sandbox? */
+static __always_inline bool dns_server(const struct sk_case *c, const struct sk_address *address) {
+    __u32 slot = c->slot;
+    struct sk_dns_binding *entry = bpf_map_lookup_elem(&dns_slots, &slot);
+    if (!entry || entry->generation != c->generation || (address->stream && !entry->tcp)) return false;
+    for (int i = 0; i < SK_DNS_RESOLVERS; i++) {
+        if (i < entry->servers && entry->server[i].hi == address->hi && entry->server[i].lo == address->lo) return true;
+    }
+    return false;
+}
+
+/* Did a name that the policy lists answer with this address? */
+static __always_inline bool dns_pinned(const struct sk_case *c, const struct sk_address *address) {
+    struct sk_dns_pin_key key = {.hi = address->hi, .lo = address->lo, .slot = c->slot, .generation = c->generation,
+                                 .port = address->port, .family = address->family};
+    struct sk_dns_pin *pin = bpf_map_lookup_elem(&dns_pins, &key);
+    key.port = 0;
+    if (!pin && !names_port(address->port)) pin = bpf_map_lookup_elem(&dns_pins, &key);
+    return pin && bpf_ktime_get_boot_ns() < pin->until_ns;
+}
+
 __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
     if (!c || !address) return 0;
     struct sk_prefix_loop loop = {.policy = policy_open(c->policy_index), .address = *address};
@@ -98,9 +121,11 @@ __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
     if (loopback(address) &&
         (word_entry(&loop.policy, SK_KEY_LOOPBACK, address->port) || word_entry(&loop.policy, SK_KEY_LOOPBACK, 0)))
         return 1;
+    if (address->port == SK_DNS_PORT && dns_server(c, address)) return 1;
     loop.family = address->family == AF_INET ? 4 : 6;
     loop.uid = uid_class(&loop.policy);
     bpf_loop(SK_MAX_PREFIXES, prefix_step, &loop, 0);
+    if (!loop.found && (policy_head(&loop.policy)->flags & SK_POLICY_HAS_NAMES)) return dns_pinned(c, address);
     return loop.found;
 }
 
@@ -146,6 +171,7 @@ static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address
     struct sk_case c = {};
     if (!net_open(&c)) return 1;
     c.op = op;
+    address->stream = ctx->type == SOCK_STREAM;
     c.path_hash = address->hi * 31 + address->lo * 7 + address->port;
     if (c.code == SK_CODE_OK) {
         bool listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);

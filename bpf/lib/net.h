@@ -28,8 +28,15 @@ struct sk_address {
     __u16 family; /* AF_INET or AF_INET6; a mapped address is AF_INET */
     __u16 port;   /* host order */
     __u8 mapped;
-    __u8 pad[3];
+    __u8 stream;  /* TCP */
+    __u8 pad[2];
 };
+
+/* Ports that carry names: DNS, its kin without a budget, and DNS over TLS and QUIC. */
+#define SK_DNS_PORT 53
+static __always_inline bool names_port(__u32 port) {
+    return port == SK_DNS_PORT || port == 137 || port == 853 || port == 5353 || port == 5355;
+}
 
 int net_report(struct sk_case *c, struct sk_address *address, __u64 cookie, __u64 type_protocol);
 

@@ -6,7 +6,7 @@
  * its encoding, gets more bits to the zone's name server than it was charged for. User space
  * refunds the difference to the true code length, which belongs to the same sum. */
 #pragma once
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 
 #define SK_DNS_BIT 16u /* one bit in units of a charge */
 #define SK_DNS_BYTE (8 * SK_DNS_BIT)

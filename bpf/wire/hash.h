@@ -41,6 +41,7 @@ enum sk_key_domain {
     SK_KEY_LOOPBACK = 0x4c4f4f50, /* words: port (0 = any) */
     SK_KEY_UNIX = 0x554e4958,     /* words: abstract (0|1), string hash by sk_hash_start/word */
     SK_KEY_BIND = 0x42494e44,     /* words: port (0 = any). next = enum sk_bind_scope */
+    SK_KEY_DNS = 0x444e5331,      /* words: per label from the right, its length and its bytes */
 };
 
 /* Addresses on which a port of SK_KEY_BIND may be bound. */

@@ -96,7 +96,8 @@ struct sk_config {
     X(9, SEND_SIGNAL)                                                         \
     X(10, ARGV_READ)                                                          \
     X(11, SLOT_STALE)     /* label of a generation that is gone */            \
-    X(12, FD_READ)        /* the returned descriptor's file not found */
+    X(12, FD_READ)        /* the returned descriptor's file not found */ \
+    X(13, DNS_WORK)       /* all places to judge a query in were taken: dropped */
 
 enum sk_error_site {
 #define X(number, NAME) SK_ERROR_##NAME = number,

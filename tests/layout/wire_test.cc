@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "bpf/wire/dns.h"
 #include "bpf/wire/escape.h"
 #include "bpf/wire/exec.h"
 #include "bpf/wire/exit.h"
@@ -83,7 +84,8 @@ TEST_F(WireLayout, RecordsHaveTheSameSizeAndNoHoles) {
     SK_KINDS(X)
 #undef X
     for (const char* name : {"sk_head", "sk_path", "sk_label", "sk_slot", "sk_state", "sk_config",
-                             "sk_hash_keys", "sk_policy_head", "sk_entry"}) {
+                             "sk_hash_keys", "sk_policy_head", "sk_entry", "sk_dns_binding", "sk_dns_budget", "sk_dns_zone",
+                             "sk_dns_zone_key", "sk_dns_rule", "sk_dns_pin_key", "sk_dns_refund"}) {
         ExpectNoHoles(name);
     }
 }

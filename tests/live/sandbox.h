@@ -93,6 +93,7 @@ class Sandbox {
     int pidfd() const { return pidfd_.get(); }
     const kernel::SlotRef& ref() const { return ref_; }
     const std::string& output() const { return output_; }
+    bool WriteInput(const std::string& bytes) { return WriteAll(input_.get(), bytes).ok(); }
     void CloseInput() { input_.Reset(); }
     // The cgroup was bound anew by the test: the end frees that slot.
     void Adopt(const kernel::SlotRef& ref) { ref_ = ref; }

@@ -46,5 +46,6 @@ std::span<const Trigger> NetTriggers();
 std::span<const Trigger> SocketTriggers();
 std::span<const Trigger> EscapeTriggers();
 std::span<const Trigger> CgroupTriggers();
+std::span<const Trigger> DnsTriggers();
 
 }  // namespace stockade::triggers

@@ -42,7 +42,7 @@ int Main(int argc, char** argv) {
     const char* name = argc > 1 ? argv[1] : "";
     Args args(argv + 2, argc > 2 ? static_cast<size_t>(argc - 2) : 0);
     if (strcmp(name, "say") == 0 && !args.empty()) return Say(args[0], "", 0, 0);
-    for (auto list : {ExecTriggers(), OpenTriggers(), PathTriggers(), NetTriggers(), SocketTriggers(), EscapeTriggers(), CgroupTriggers()}) {
+    for (auto list : {ExecTriggers(), OpenTriggers(), PathTriggers(), NetTriggers(), SocketTriggers(), EscapeTriggers(), CgroupTriggers(), DnsTriggers()}) {
         for (const Trigger& trigger : list) {
             if (strcmp(name, trigger.name) == 0 && args.size() >= trigger.args) return trigger.run(args);
             if (*name == 0) fprintf(stderr, "triggers %s %s\n", trigger.name, trigger.usage);

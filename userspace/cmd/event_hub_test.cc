@@ -57,6 +57,13 @@ class FakeSensor : public kernel::Sensor {
     Status Condemn(const kernel::SlotRef&, uint32_t) override { return {}; }
     StatusOr<sk_state> ReadState(const kernel::SlotRef&) override { return sk_state{}; }
     Status FreeSlot(const kernel::SlotRef&) override { return {}; }
+    Status SetDnsKnown(std::span<const kernel::DnsKnown>) override { return {}; }
+    StatusOr<kernel::DnsBudgetRef> OpenDnsBudget(const sk_dns_budget&) override { return kernel::DnsBudgetRef{}; }
+    bool DnsBudgetLives(const kernel::DnsBudgetRef&) const override { return false; }
+    Status CloseDnsBudget(const kernel::DnsBudgetRef&) override { return {}; }
+    Status BindDns(const kernel::SlotRef&, const kernel::DnsBinding&) override { return {}; }
+    Status PinAddress(const kernel::SlotRef&, const sk_dns_server&, int, uint16_t, uint64_t) override { return {}; }
+    Status RefundDns(const sk_dns_refund&) override { return {}; }
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return std::vector<LiveSlot>(); }
     StatusOr<std::vector<uint64_t>> ReadErrors() override { return std::vector<uint64_t>(); }
     StatusOr<std::vector<ProgramInfo>> Programs() override { return std::vector<ProgramInfo>(); }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "bpf/wire/dns.h"
 #include "bpf/wire/escape.h"
 #include "bpf/wire/exec.h"
 #include "bpf/wire/exit.h"

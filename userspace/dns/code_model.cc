@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 #include "bpf/wire/dns_budget.h"
 #include "userspace/base/sha256.h"
 

@@ -1,4 +1,4 @@
-// What user space asks of a DNS message, over the parser in bpf/wire/dns.h. Nothing allocates.
+// What user space asks of a DNS message, over the parser in bpf/wire/dns_message.h. Nothing allocates.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 
 namespace stockade::dns {
 
@@ -37,7 +37,7 @@ struct AnswerSummary {
     uint32_t downlink_bytes = 0;  // data of TXT and NULL records in the answer section
 };
 
-// A fault of bpf/wire/dns.h, or SK_DNS_OK. Messages without a question are faults: they answer nobody.
+// A fault of bpf/wire/dns_message.h, or SK_DNS_OK. Messages without a question are faults: they answer nobody.
 int ReadAnswer(absl::string_view message, AnswerSummary* out);
 
 inline const uint8_t* MessageBytes(absl::string_view message) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 
 namespace stockade::dns {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 
 namespace stockade::dns {
 namespace {

@@ -61,7 +61,7 @@ class Replay {
     Status Read(ByteSource& source);
 
     const std::map<ReplayKey, ReplayRow>& rows() const { return rows_; }
-    // (client, fault of bpf/wire/dns.h) -> queries
+    // (client, fault of bpf/wire/dns_message.h) -> queries
     const std::map<std::pair<std::string, int>, uint64_t>& refused() const { return refused_; }
     const ReplayCounts& counts() const { return counts_; }
     size_t clients() const { return clients_.size(); }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 #include "userspace/dns/stub_types.h"
 
 namespace stockade::dns {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 
 namespace stockade::dns {
 namespace {

@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_message.h"
 #include "userspace/dns/punycode.h"
 
 namespace stockade::dns {

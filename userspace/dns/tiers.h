@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "userspace/base/status.h"
 
@@ -43,6 +44,10 @@ class Tiers {
 
     // For a lower-case name without a final dot.
     Entry Find(absl::string_view name) const;
+
+    void ForEach(absl::FunctionRef<void(absl::string_view, const Entry&)> visit) const {
+        for (const auto& [zone, entry] : zones_) visit(zone, entry);
+    }
 
   private:
     absl::flat_hash_map<std::string, Entry> zones_;

@@ -40,7 +40,7 @@ Status WithLastWords(int result, absl::string_view tried) {
 
 bool IsLsm(const bpf_program* program) { return absl::StartsWith(bpf_program__section_name(program), "lsm"); }
 bool IsCgroup(const bpf_program* program) {
-    return absl::StartsWith(bpf_program__section_name(program), "cgroup/");
+    return absl::StartsWith(bpf_program__section_name(program), "cgroup");  // and cgroup_skb
 }
 // Hooks come and go between kernels; the probe tells which are missing and what that means.
 bool KernelHasHook(const btf* kernel, const bpf_program* program) {

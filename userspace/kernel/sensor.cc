@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
+#include "userspace/kernel/dns_maps.h"
 #include "userspace/kernel/pins.h"
 #include "userspace/kernel/policy_maps.h"
 #include "userspace/kernel/probe.h"
@@ -76,6 +77,15 @@ class SensorImpl : public Sensor {
     Status FreeSlot(const SlotRef& ref) override;
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return slots_->Live(); }
     StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
+    Status SetDnsKnown(std::span<const DnsKnown> known) override { return dns_->SetKnown(known); }
+    StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts) override { return dns_->OpenBudget(amounts); }
+    bool DnsBudgetLives(const DnsBudgetRef& ref) const override { return dns_->Lives(ref); }
+    Status CloseDnsBudget(const DnsBudgetRef& ref) override { return dns_->CloseBudget(ref); }
+    Status BindDns(const SlotRef& ref, const DnsBinding& binding) override { return dns_->Bind(ref, binding); }
+    Status PinAddress(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns) override {
+        return dns_->Pin(ref, address, family, port, until_ns);
+    }
+    Status RefundDns(const sk_dns_refund& refund) override { return dns_->Refund(refund); }
     RingPosition Handed() const override { return rings_->Handed(); }
     void ReleaseRings(const RingPosition& upto) override { rings_->Release(upto); }
     bool RingsHalfHeld() const override { return rings_->HalfHeld(); }
@@ -99,6 +109,7 @@ class SensorImpl : public Sensor {
     std::vector<Link> cgroup_links_;
     std::unique_ptr<PolicyMaps> policies_;
     std::unique_ptr<Slots> slots_;
+    std::unique_ptr<DnsMaps> dns_;
     std::unique_ptr<RingReader> rings_;
 };
 
@@ -124,6 +135,8 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     sensor->policies_ = std::make_unique<PolicyMaps>(PolicyMaps::OuterFds{sensor->programs_->MapFd("policies_small"), sensor->programs_->MapFd("policies_medium"), sensor->programs_->MapFd("policies_large")});
     SK_ASSIGN_OR_RETURN(Slots slots, Slots::Create(sensor->programs_.get()));
     sensor->slots_ = std::make_unique<Slots>(std::move(slots));
+    SK_ASSIGN_OR_RETURN(DnsMaps dns, DnsMaps::Create(sensor->programs_.get()));
+    sensor->dns_ = std::make_unique<DnsMaps>(std::move(dns));
     for (const LiveSlot& live : sensor->slots_->Live()) sensor->policies_->AddUser(live.slot.policy_index);
     SK_ASSIGN_OR_RETURN(sensor->rings_, RingReader::Create({sensor->programs_->MapFd("lifecycle_ring"), sensor->programs_->MapFd("violation_ring"), sensor->programs_->MapFd("telemetry_ring")}));
     SK_RETURN_IF_ERROR(sensor->programs_->AttachAll());
@@ -186,6 +199,7 @@ StatusOr<SlotRef> SensorImpl::BindSlot(const Binding& binding) {
 
 Status SensorImpl::FreeSlot(const SlotRef& ref) {
     SK_RETURN_IF_ERROR(slots_->Free(ref));
+    SK_RETURN_IF_ERROR(dns_->Unbind(ref));
     if (slots_->live_count() == 0) return SetCalls(false);
     return absl::OkStatus();
 }

@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "bpf/wire/dns.h"
+#include "bpf/wire/dns_zone.h"
 #include "bpf/wire/policy.h"
 #include "bpf/wire/slot.h"
 #include "userspace/base/fd.h"
@@ -37,6 +39,28 @@ enum class Ring { kLifecycle, kViolations, kTelemetry };
 inline constexpr int kRings = 3;
 // A place in each ring, by Ring, in bytes since it was made.
 using RingPosition = std::array<uint64_t, kRings>;
+
+// What a list says of a zone: value as in map `dns_known` of bpf/wire/dns_zone.h.
+struct DnsKnown {
+    uint64_t zone;
+    uint32_t value;
+};
+struct DnsRule {
+    uint64_t zone;
+    sk_dns_rule rule;
+};
+// A session's DNS budget in the kernel.
+struct DnsBudgetRef {
+    uint32_t number = 0;  // 0 = none
+    uint32_t generation = 0;
+};
+struct DnsBinding {
+    sk_dns_mode mode = SK_DNS_CLOSED;
+    std::vector<sk_dns_server> servers;  // at most SK_DNS_RESOLVERS
+    bool tcp = false;                    // they are the agent's stub
+    std::vector<DnsRule> rules;
+    DnsBudgetRef budget;
+};
 
 class Sensor {
   public:
@@ -95,6 +119,19 @@ class Sensor {
     };
     // For the agent that adopts: what an earlier one had bound.
     virtual StatusOr<std::vector<LiveSlot>> LiveSlots() = 0;
+
+    // DNS. A slot without a binding asks nobody. FreeSlot ends the binding, not the budget.
+    virtual Status SetDnsKnown(std::span<const DnsKnown> known) = 0;
+    virtual StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts) = 0;
+    // It is open: not ended, and not of kernel maps that are gone.
+    virtual bool DnsBudgetLives(const DnsBudgetRef& ref) const = 0;
+    virtual Status CloseDnsBudget(const DnsBudgetRef& ref) = 0;
+    virtual Status BindDns(const SlotRef& ref, const DnsBinding& binding) = 0;
+    // Until then (boot time) the sandbox may connect there; port 0 = to any port. Any thread.
+    virtual Status PinAddress(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port,
+                              uint64_t until_ns) = 0;
+    // Any thread. kNotFound where the budget is another session's by now.
+    virtual Status RefundDns(const sk_dns_refund& refund) = 0;
 
     // `record` is valid inside the call only, 8-aligned, of hostile content. Returns how many
     // records were handed on; 0 after `timeout_ms` without any. What was handed on stays in the rings,

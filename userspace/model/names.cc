@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bpf/wire/dns_zone.h"
 #include "bpf/wire/escape.h"
 #include "bpf/wire/exec.h"
 #include "bpf/wire/file.h"
@@ -20,6 +21,7 @@ constexpr Name kOutcomes[] = {SK_OUTCOMES(X)};
 constexpr Name kLocks[] = {SK_LOCKS(X)};
 constexpr Name kFileOps[] = {SK_FILE_OPS(X)};
 constexpr Name kNetOps[] = {SK_NET_OPS(X)};
+constexpr Name kDnsTiers[] = {SK_DNS_TIERS(X)};
 constexpr Name kEscapeOps[] = {SK_ESCAPE_OPS(X)};
 constexpr Name kLifecycleOps[] = {SK_LIFECYCLE_STEPS(X)};
 #undef X
@@ -55,6 +57,7 @@ Table Backends() { return kBackends; }
 Table ExecRoles() { return kExecRoles; }
 Table FileOps() { return kFileOps; }
 Table NetOps() { return kNetOps; }
+Table DnsTiers() { return kDnsTiers; }
 Table EscapeOps() { return kEscapeOps; }
 Table LifecycleOps() { return kLifecycleOps; }
 Table WireKinds() { return kWireKinds; }
@@ -78,7 +81,7 @@ Table TableNamed(absl::string_view values) {
         {"code", Codes},           {"section", Sections},      {"backend", Backends},
         {"exec_role", ExecRoles},  {"file_op", FileOps},       {"net_op", NetOps},
         {"escape_op", EscapeOps},  {"severity", Severities},   {"coverage", Coverages},
-        {"lifecycle_op", LifecycleOps},
+        {"lifecycle_op", LifecycleOps}, {"dns_tier", DnsTiers},
     };
     for (const auto& row : kTables) {
         if (row.name == values) return row.table();

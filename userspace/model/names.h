@@ -26,6 +26,7 @@ Table Backends();      // signal, lsm, cgroup
 Table ExecRoles();     // program, interpreter, mapped
 Table FileOps();
 Table NetOps();
+Table DnsTiers();      // unranked, ranked, granted, ...
 Table EscapeOps();
 Table LifecycleOps();  // numbers below 100 come from the kernel, the rest from the agent
 Table WireKinds();     // exec, exit, fork, file, net, ...

@@ -205,6 +205,7 @@ std::string ObjectOf(const v1::Event& event) {
         case v1::Event::kFile: return event.file().path();
         case v1::Event::kEscape: return EscapeObject(event.escape());
         case v1::Event::kLifecycle: return event.process().comm();
+        case v1::Event::kDns: return event.dns().fault().empty() ? event.dns().name() : event.dns().fault();
         case v1::Event::kNet: break;
         default: return {};
     }
@@ -236,6 +237,7 @@ std::string Suggestion(const v1::Event& event) {
         case SK_CODE_ESCAPE:
             return GrantLine(GrantOfEscape(event.escape().op()));
         case SK_CODE_ENTERED: return "entered: enforce";
+        case SK_CODE_DNS_NOT_ALLOWED: return absl::StrCat("dns.allow: [", event.dns().name(), "]");
         default: return {};
     }
 }

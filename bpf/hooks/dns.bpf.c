@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* What a sandbox may ask of DNS, and how much its queries may say: docs/dns.md. The program sits where
+ * those of net.bpf.c do. COVERAGE every UDP packet that a socket of the sandbox sends, also one of the
+ * kernel's own for it; it follows the socket's cgroup. TCP is refused at connect, but to the stub.
+ * ON_ERROR drop. */
+#include "bpf/lib/dns.h"
+
+/* Read and judged, whether or not the task at work is the sandbox's. */
+__noinline int dns_report(struct sk_case *c, struct sk_dns_work *work) {
+    if (!c || !work) return 0;
+    __u32 slot = c->slot;
+    RECORD_BEGIN(dns, DNS, c);
+    struct sk_config *conf = config_get();
+    if (!conf || slot_of_cgroup(bpf_get_current_task_btf()->cgroups->dfl_cgrp, conf->levels) != slot) {
+        /* A packet that waited, and was sent on while another task ran. */
+        record->head.tgid = record->head.tid = record->head.uid = 0;
+        record->head.start_boot_ns = record->head.cgroup_id = 0;
+        __builtin_memset(record->head.comm, 0, sizeof(record->head.comm));
+    }
+    __builtin_memcpy(record->server, work->server, sizeof(record->server));
+    record->family = work->family;
+    record->fault = work->fault;
+    record->quiet = c->role;
+    __u32 len = work->query.question.name.len;
+    if (len <= SK_DNS_NAME_BYTES) {
+        record->name_len = len;
+        __builtin_memcpy(record->name, work->query.question.name.wire, sizeof(record->name));
+    }
+    if (!work->fault) {
+        record->type = work->query.question.type;
+        record->zone_at = work->accounts ? work->zone_at[0] : 0;
+        record->tier = work->tier;
+        record->zone_key[0] = work->zone_key[0];
+        record->zone_key[1] = work->zone_key[1];
+        record->charged[0] = work->charged[0];
+        record->charged[1] = work->charged[1];
+        record->charged_total = work->charged_total;
+        record->spent = work->spent;
+        record->limit = work->limit;
+        struct sk_dns_binding *entry = bpf_map_lookup_elem(&dns_slots, &slot);
+        __u32 budget = entry ? entry->budget : 0;
+        struct sk_dns_budget *amounts = bpf_map_lookup_elem(&dns_budgets, &budget);
+        record->budget = budget;
+        record->generation = amounts ? amounts->generation : 0;
+    }
+    RECORD_END();
+    return 0;
+}
+
+/* The packet's UDP payload, if it goes to port 53: its offset, 0 = another packet, or minus a fault. */
+static __always_inline int udp_payload(struct __sk_buff *skb, int at) {
+    struct udphdr_ {
+        __u16 source, dest, len, check;
+    } udp;
+    if (bpf_skb_load_bytes(skb, at, &udp, sizeof(udp))) return 0; /* the kernel will not send it either */
+    if (udp.dest != __builtin_bswap16(SK_DNS_PORT)) return 0;
+    if (skb->gso_segs > 1) return -SK_DNS_FAULT_SEGMENTS;
+    if (__builtin_bswap16(udp.len) != skb->len - at) return -SK_DNS_FAULT_UDP_LENGTH;
+    return at + sizeof(udp);
+}
+
+static __always_inline int payload4(struct __sk_buff *skb, struct sk_dns_work *work) {
+    __u8 ip[20];
+    if (bpf_skb_load_bytes(skb, 0, ip, sizeof(ip))) return 0;
+    if (ip[9] != IPPROTO_UDP) return 0;
+    if (((ip[6] & 0x3f) << 8) | ip[7]) return -SK_DNS_FAULT_FRAGMENT; /* more fragments, or an offset */
+    __builtin_memcpy(work->server, ip + 16, 4);
+    work->family = 2;
+    return udp_payload(skb, (ip[0] & 0xf) * 4);
+}
+
+static __always_inline int payload6(struct __sk_buff *skb, struct sk_dns_work *work) {
+    __u8 ip[40];
+    if (bpf_skb_load_bytes(skb, 0, ip, sizeof(ip))) return 0;
+    __u8 next = ip[6];
+    if (next == 0 || next == 43 || next == 44 || next == 60) return -SK_DNS_FAULT_EXTENSION;
+    if (next != IPPROTO_UDP) return 0;
+    __builtin_memcpy(work->server, ip + 24, 16);
+    work->family = 10;
+    return udp_payload(skb, sizeof(ip));
+}
+
+/* Fault or code of a query whose payload is at `at`. */
+static __always_inline void query_judge(struct __sk_buff *skb, struct sk_dns_work *work, __u32 at) {
+    __u32 slot = work->slot, len = skb->len - at;
+    struct sk_dns_binding *entry = bpf_map_lookup_elem(&dns_slots, &slot);
+    work->code = SK_CODE_DNS_NOT_ALLOWED;
+    work->fault = SK_DNS_FAULT_SHORT;
+    if (len < SK_DNS_HEAD_BYTES) return;
+    work->fault = SK_DNS_FAULT_LONG;
+    if (len > SK_DNS_QUERY_BYTES) return;
+    work->len = len;
+    if (bpf_skb_load_bytes(skb, at, work->msg, len)) return;
+    work->fault = dns_read(work);
+    if (work->fault) return;
+    if (!entry || entry->generation != work->generation) return;
+    dns_zones_of(work, entry->rules);
+    if (entry->mode == SK_DNS_CLOSED || (entry->mode == SK_DNS_ALLOWLIST && !work->rules)) return;
+    work->code = dns_charge(work, entry->budget);
+}
+
+static __always_inline int query_settle(struct sk_dns_work *work, __u32 slot, __u32 generation) {
+    struct sk_case c = {};
+    case_fill(&c, slot, generation, SK_SECTION_DNS, SK_POWER_REFUSE);
+    c.by = SK_BACKEND_CGROUP;
+    if (c.code == SK_CODE_OK) c.code = work->fault ? SK_CODE_DNS_FORM : work->code;
+    c.path_hash = work->fault ? 0 : work->hash;
+    struct sk_dns_binding *entry = bpf_map_lookup_elem(&dns_slots, &slot);
+    if (entry && entry->generation == generation && entry->mode == SK_DNS_OBSERVE) c.flags |= SK_RECORD_OBSERVE;
+    case_settle(&c);
+    if (!c.ring && c.code == SK_CODE_OK) {
+        /* The charge is the worst case until somebody reads this. */
+        c.role = 1;
+        c.ring = SK_RING_TELEMETRY;
+    }
+    if (c.ring) dns_report(&c, work);
+    return c.refuse ? 0 : 1;
+}
+
+/* FIRES for each packet of a socket in the cgroup, before it is cut to fragments. SOURCE
+ * ip_finish_output, ip6_finish_output, ip_mc_output. */
+SEC("cgroup_skb/egress")
+int dns_egress(struct __sk_buff *skb) {
+    struct sk_config *conf = config_get();
+    if (!conf || !conf->live_slots) return 1;
+    __u64 levels = conf->levels;
+    __u32 *number = NULL;
+    for (int i = 0; i < SK_MAX_LEVELS && !number; i++) {
+        __u64 id = levels & 0xff ? bpf_skb_ancestor_cgroup_id(skb, levels & 0xff) : 0;
+        if (id) number = bpf_map_lookup_elem(&cgroups, &id);
+        levels >>= 8;
+    }
+    if (!number) return 1;
+    __u32 slot = *number;
+    struct sk_slot *entry = bpf_map_lookup_elem(&slots, &slot);
+    if (!entry) return 1;
+    struct sk_dns_work *work = work_claim();
+    if (!work) {
+        count_error(SK_ERROR_DNS_WORK);
+        return 0;
+    }
+    work->slot = slot;
+    work->generation = entry->generation;
+    work->accounts = 0;
+    work->query.question.name.len = 0;
+    int allowed = 1, at = 0;
+    if (skb->protocol == __builtin_bswap16(ETH_P_IP)) at = payload4(skb, work);
+    if (skb->protocol == __builtin_bswap16(ETH_P_IPV6)) at = payload6(skb, work);
+    if (at > 0) query_judge(skb, work, at);
+    if (at < 0) work->fault = -at;
+    if (at) allowed = query_settle(work, slot, work->generation);
+    work_release(work);
+    return allowed;
+}
+
+/* A new day has spent nothing yet of what is given back. */
+static __always_inline void give_back(__u32 *spent, __u32 amount) {
+    if (*spent >= amount) __sync_fetch_and_add(spent, -amount);
+}
+
+/* Not a hook: gives back what the true length of a query did not need. */
+SEC("syscall")
+int dns_refund(struct sk_dns_refund *refund) {
+    __u32 number = refund->budget;
+    struct sk_dns_budget *budget = bpf_map_lookup_elem(&dns_budgets, &number);
+    if (!budget || budget->generation != refund->generation) return -1;
+    give_back(&budget->total, refund->total);
+    for (int i = 0; i < 2; i++) {
+        struct sk_dns_zone_key key = {.zone = refund->zone_key[i], .budget = number, .generation = refund->generation};
+        struct sk_dns_zone *zone = key.zone ? bpf_map_lookup_elem(&dns_zones, &key) : NULL;
+        if (zone) give_back(&zone->spent, refund->amount[i]);
+    }
+    return 0;
+}

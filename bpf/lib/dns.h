@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* From the bytes of a query to its zones and its charge: docs/dns.md. */
+#pragma once
+#include "bpf/lib/dns_maps.h"
+#include "bpf/lib/net.h"
+
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
+
+/* Fault of msg, read up to its end. */
+int dns_read(struct sk_dns_work *work);
+/* The accounts of a query that was read; `rules`: the policy has some. */
+int dns_zones_of(struct sk_dns_work *work, __u32 rules);
+/* Takes the worst case from every account, or from none. An enum sk_code. */
+int dns_charge(struct sk_dns_work *work, __u32 number);
+
+static __always_inline struct sk_dns_work *work_claim(void) {
+    for (__u32 i = 0; i < SK_DNS_WORKS; i++) {
+        __u32 key = i;
+        struct sk_dns_work *work = bpf_map_lookup_elem(&dns_works, &key);
+        if (work && __sync_val_compare_and_swap(&work->busy, 0, 1) == 0) return work;
+    }
+    return NULL;
+}
+
+static __always_inline void work_release(struct sk_dns_work *work) { __sync_lock_test_and_set(&work->busy, 0); }

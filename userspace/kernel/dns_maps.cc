@@ -1,0 +1,173 @@
+#include "userspace/kernel/dns_maps.h"
+
+#include <bpf/bpf.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/errno.h"
+
+namespace stockade::kernel {
+namespace {
+
+// Removes the entries of a slot that an earlier agent wrote. One that stays is of a generation that is gone.
+template <typename Key>
+void EraseSlot(int fd, uint32_t slot) {
+    std::vector<Key> found;
+    Key key{}, next{};
+    for (bool more = bpf_map_get_next_key(fd, nullptr, &next) == 0; more; more = bpf_map_get_next_key(fd, &key, &next) == 0) {
+        key = next;
+        if (key.slot == slot) found.push_back(key);
+    }
+    for (const Key& gone : found) (void)bpf_map_delete_elem(fd, &gone);
+}
+
+}  // namespace
+
+StatusOr<DnsMaps> DnsMaps::Create(Programs* programs) {
+    DnsMaps maps(programs);
+    maps.generations_.assign(SK_DNS_BUDGETS, 0);
+    maps.used_.assign(SK_DNS_BUDGETS, false);
+    maps.used_[0] = true;
+    for (uint32_t i = 1; i < SK_DNS_BUDGETS; i++) {
+        sk_dns_budget budget{};
+        if (bpf_map_lookup_elem(programs->MapFd("dns_budgets"), &i, &budget) != 0) return ErrnoStatus(errno, "read the DNS budgets");
+        maps.generations_[i] = budget.generation;
+        maps.used_[i] = budget.epoch_ns != 0;  // an earlier agent's
+    }
+    return maps;
+}
+
+Status DnsMaps::SetKnown(std::span<const DnsKnown> known) {
+    const int fd = programs_->MapFd("dns_known");
+    for (const DnsKnown& zone : known) {
+        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(fd, &zone.zone, &zone.value, BPF_ANY), "write the list of zones"));
+    }
+    return absl::OkStatus();
+}
+
+StatusOr<DnsBudgetRef> DnsMaps::OpenBudget(const sk_dns_budget& amounts) {
+    const auto free = std::find(used_.begin(), used_.end(), false);
+    if (free == used_.end()) {
+        return absl::ResourceExhaustedError(absl::StrCat("all ", SK_DNS_BUDGETS - 1, " DNS budgets are in use: end a session first"));
+    }
+    const auto number = static_cast<uint32_t>(free - used_.begin());
+    sk_dns_budget budget = amounts;
+    budget.generation = ++generations_[number];
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_budgets"), &number, &budget, BPF_ANY), "write a DNS budget"));
+    used_[number] = true;
+    return DnsBudgetRef{number, budget.generation};
+}
+
+// Its zones go with it: nobody may be charged for what an earlier session spent.
+Status DnsMaps::CloseBudget(const DnsBudgetRef& ref) {
+    if (!Lives(ref)) return absl::OkStatus();
+    const int fd = programs_->MapFd("dns_zones");
+    sk_dns_zone_key key{}, next{};
+    std::vector<sk_dns_zone_key> gone;
+    for (bool more = bpf_map_get_next_key(fd, nullptr, &next) == 0; more; more = bpf_map_get_next_key(fd, &key, &next) == 0) {
+        key = next;
+        if (key.budget == ref.number) gone.push_back(key);
+    }
+    for (const sk_dns_zone_key& zone : gone) (void)bpf_map_delete_elem(fd, &zone);  // a generation that is not back yet hides it
+    const sk_dns_budget none{.epoch_ns = 0, .generation = ref.generation, .zones = 0, .total = 0, .total_budget = 0,
+                             .zone_budget = 0, .ranked_budget = 0, .reverse_budget = 0, .pad = 0};
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_budgets"), &ref.number, &none, BPF_ANY), "close a DNS budget"));
+    used_[ref.number] = false;
+    return absl::OkStatus();
+}
+
+Status DnsMaps::Bind(const SlotRef& ref, const DnsBinding& binding) {
+    SK_RETURN_IF_ERROR(Unbind(ref));
+    if (binding.servers.size() > SK_DNS_RESOLVERS) {
+        return absl::InvalidArgumentError(absl::StrCat("more than ", SK_DNS_RESOLVERS, " resolvers"));
+    }
+    const int fd = programs_->MapFd("dns_rules");
+    for (const DnsRule& rule : binding.rules) {
+        const sk_dns_rule_key key{.zone = rule.zone, .slot = ref.slot, .generation = ref.generation};
+        const int rc = bpf_map_update_elem(fd, &key, &rule.rule, BPF_ANY);
+        if (rc != 0) {
+            (void)ForgetRules(ref);  // the failure to write is told
+            return NegErrnoStatus(rc, "write the names that a policy allows");
+        }
+        rules_[ref.slot].push_back(rule.zone);
+    }
+    sk_dns_binding slot{};
+    slot.generation = ref.generation;
+    slot.budget = binding.budget.number;
+    slot.mode = static_cast<uint8_t>(binding.mode);
+    slot.servers = static_cast<uint8_t>(binding.servers.size());
+    slot.tcp = binding.tcp;
+    slot.rules = !binding.rules.empty();
+    std::copy(binding.servers.begin(), binding.servers.end(), slot.server);
+    bound_.insert(ref.slot);
+    return NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_slots"), &ref.slot, &slot, BPF_ANY), "bind a sandbox's DNS");
+}
+
+Status DnsMaps::ForgetRules(const SlotRef& ref) {
+    const auto rules = rules_.find(ref.slot);
+    if (rules == rules_.end()) return absl::OkStatus();
+    int failed = 0;
+    for (uint64_t zone : rules->second) {
+        const sk_dns_rule_key key{.zone = zone, .slot = ref.slot, .generation = ref.generation};
+        const int rc = bpf_map_delete_elem(programs_->MapFd("dns_rules"), &key);
+        if (rc != 0 && rc != -ENOENT) failed = rc;
+    }
+    rules_.erase(rules);
+    return NegErrnoStatus(failed, "remove the names that a policy allows");
+}
+
+Status DnsMaps::Pin(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns) {
+    const sk_dns_pin_key key{.hi = address.hi, .lo = address.lo, .slot = ref.slot, .generation = ref.generation,
+                             .port = port, .family = static_cast<uint32_t>(family)};
+    std::lock_guard lock(*pins_mutex_);
+    const int fd = programs_->MapFd("dns_pins");
+    std::vector<Pinned>& pins = pins_[ref.slot];
+    auto pinned = std::find_if(pins.begin(), pins.end(), [&](const Pinned& pin) { return std::memcmp(&pin.key, &key, sizeof(key)) == 0; });
+    if (pinned == pins.end()) {
+        if (pins.size() >= kMaxPins) {
+            const uint64_t now = BootNow();
+            std::erase_if(pins, [&](const Pinned& pin) { return pin.until_ns < now && bpf_map_delete_elem(fd, &pin.key) == 0; });
+        }
+        if (pins.size() >= kMaxPins) return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxPins, " addresses by name in one sandbox"));
+        pinned = pins.insert(pins.end(), {key, until_ns});
+    }
+    pinned->until_ns = std::max(pinned->until_ns, until_ns);
+    const sk_dns_pin pin{.until_ns = pinned->until_ns};
+    return NegErrnoStatus(bpf_map_update_elem(fd, &key, &pin, BPF_ANY), "pin an address");
+}
+
+void DnsMaps::ForgetPins(const SlotRef& ref) {
+    std::lock_guard lock(*pins_mutex_);
+    const auto pins = pins_.find(ref.slot);
+    if (pins == pins_.end()) return;
+    // One that stays is of a generation that does not come back soon.
+    for (const Pinned& pin : pins->second) (void)bpf_map_delete_elem(programs_->MapFd("dns_pins"), &pin.key);
+    pins_.erase(pins);
+}
+
+Status DnsMaps::Unbind(const SlotRef& ref) {
+    ForgetPins(ref);
+    sk_dns_binding bound{};
+    if (bpf_map_lookup_elem(programs_->MapFd("dns_slots"), &ref.slot, &bound) != 0) return ErrnoStatus(errno, "read a sandbox's DNS");
+    if (bound.generation != 0 && bound_.count(ref.slot) == 0) {
+        EraseSlot<sk_dns_rule_key>(programs_->MapFd("dns_rules"), ref.slot);
+        EraseSlot<sk_dns_pin_key>(programs_->MapFd("dns_pins"), ref.slot);
+    }
+    bound_.erase(ref.slot);
+    SK_RETURN_IF_ERROR(ForgetRules(ref));
+    const sk_dns_binding none{};
+    return NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_slots"), &ref.slot, &none, BPF_ANY), "unbind a sandbox's DNS");
+}
+
+Status DnsMaps::Refund(const sk_dns_refund& refund) {
+    sk_dns_refund context = refund;
+    LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = &context, .ctx_size_in = sizeof(context));
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_prog_test_run_opts(programs_->ProgramFd("dns_refund"), &options), "call dns_refund"));
+    if (options.retval != 0) return absl::NotFoundError("the DNS budget is another session's by now");
+    return absl::OkStatus();
+}
+
+}  // namespace stockade::kernel
