@@ -40,6 +40,12 @@ std::string CanonicalText(const ResolvedPolicy& policy) {
         lines.push_back(absl::StrCat("section ", s, " ", policy.violation[s], " ", policy.record[s], " ",
                                      policy.present[s]));
     }
+    if (policy.dns) {
+        lines.push_back(absl::StrCat("dns ", policy.dns->mode.value_or(SK_DNS_ALLOWLIST)));
+        for (const Entry& name : policy.dns->allow) lines.push_back(absl::StrCat("dns allow ", name.text));
+        for (const Entry& address : policy.dns->resolvers) lines.push_back(absl::StrCat("dns resolver ", address.text));
+        for (const auto& [tier, bytes] : policy.dns->budget) lines.push_back(absl::StrCat("dns budget ", tier, " ", bytes));
+    }
     std::sort(lines.begin(), lines.end());
     lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
     return absl::StrCat("stockade.dev/v1 ", absl::CHexEscape(policy.name), "\nmode ", policy.mode,

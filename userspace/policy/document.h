@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "bpf/wire/dns_zone.h"
 #include "bpf/wire/kinds.h"
 #include "bpf/wire/policy.h"
 
@@ -93,13 +94,14 @@ struct NetworkSection {
     std::optional<sk_verdict> violation;
 };
 
-// Parsed and checked, so that documents can be written today; nothing enforces it yet.
+// Budgets in bytes; kNoDnsBudget: nothing is refused for it. What is not written has the meter's default.
+inline constexpr uint32_t kNoDnsBudget = UINT32_MAX;
 struct DnsSection {
     Position at;
-    std::string mode;
-    std::vector<Entry> resolvers;
-    std::vector<Entry> allow;
-    std::map<std::string, std::string> budget;
+    std::optional<sk_dns_mode> mode;
+    std::vector<Entry> resolvers;  // IP addresses that the stub asks; empty = the host's
+    std::vector<Entry> allow;      // host names, or "*." and one for all below it
+    std::map<std::string, uint32_t> budget;  // by tier: zone, ranked, total
     std::optional<sk_verdict> violation;
 };
 

@@ -108,10 +108,6 @@ class Linter {
     }
 
     void Rule(const NetworkRule& rule) {
-        if (rule.kind == NetworkKind::kName) {
-            Warn(rule.at, absl::StrCat("the name rule '", rule.text,
-                                       "' allows nothing yet: names are enforced once DNS is"));
-        }
         if (rule.kind != NetworkKind::kUnix || rule.abstract) return;
         StatusOr<PathPattern> pattern = ParsePattern(rule.text);
         if (pattern.ok() && !pattern->IsExact()) {

@@ -22,9 +22,8 @@ class NetworkTable {
             case NetworkKind::kUnix:
                 return AddUnix(rule);
             case NetworkKind::kName:
-                warnings_.push_back({Severity::kWarning, rule.at,
-                                     absl::StrCat("the name rule '", rule.text,
-                                                  "' allows nothing yet: names are enforced once DNS is")});
+                // Addresses are pinned as they are answered; which, the agent says.
+                head_.flags |= SK_POLICY_HAS_NAMES;
                 return absl::OkStatus();
         }
         return absl::OkStatus();

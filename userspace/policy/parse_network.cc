@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "userspace/policy/dns_names.h"
 #include "userspace/policy/parse.h"
 #include "userspace/policy/parse_sections.h"
 #include "userspace/policy/pattern.h"
@@ -81,18 +82,6 @@ void ReadPortList(Reader& reader, const YamlNode& node, absl::string_view what, 
     });
 }
 
-bool IsDnsName(absl::string_view name) {
-    if (name.substr(0, 2) == "*.") name.remove_prefix(2);
-    if (name.empty() || name.size() > 253) return false;
-    for (absl::string_view label : absl::StrSplit(name, '.')) {
-        if (label.empty() || label.size() > 63 || label.front() == '-' || label.back() == '-') return false;
-        for (char c : label) {
-            if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '-' && c != '_') return false;
-        }
-    }
-    return true;
-}
-
 void CheckUnix(Reader& reader, const YamlNode& node, NetworkRule& rule) {
     rule.abstract = rule.text.substr(0, 1) == "@";
     if (rule.abstract) {
@@ -160,6 +149,9 @@ void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vect
         return reader.Error(node, kinds == 0 ? "a network rule needs one of cidr, name, unix"
                                              : "a network rule is one of cidr, name, unix; write two rules");
     }
+    // An address is pinned for the whole sandbox, not for one uid in it.
+    if (rule.kind == NetworkKind::kName && !unix_allowed)
+        return reader.Error(node, "a uid's rules are by cidr: the address of a name is opened for every uid");
     if (has_ports && rule.kind == NetworkKind::kUnix) return reader.Error(node, "a unix socket has no ports");
     for (const NetworkRule& other : out) {
         const bool same_ports = std::equal(

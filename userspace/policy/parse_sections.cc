@@ -2,7 +2,10 @@
 
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/policy/dns_names.h"
+#include "userspace/policy/parse.h"
 #include "userspace/policy/pattern.h"
 
 namespace stockade::policy {
@@ -48,26 +51,44 @@ void ReadEntries(Reader& reader, const YamlNode& node, absl::string_view what, s
 
 void ReadDns(Reader& reader, const YamlNode& node, DnsSection& out) {
     out.at = reader.At(node);
-    reader.Warn(node, "dns: is not enforced yet");
     const auto budget = [&](std::string key) -> Reader::Field {
         return {key, [&reader, &out, key](const YamlNode& v) {
-                    out.budget[key] = reader.Text(v, "a budget").value_or("");
+                    const std::optional<std::string> text = reader.Text(v, "a budget");
+                    if (!text) return;
+                    const StatusOr<uint32_t> bytes = ParseDnsBudget(*text);
+                    if (!bytes.ok()) return reader.Error(v, Reader::Printable(bytes.status().message()));
+                    out.budget[key] = *bytes;
                 }};
+    };
+    const auto names = [&](const YamlNode& v) {
+        ReadEntries(reader, v, "dns.allow", out.allow);
+        for (const Entry& name : out.allow) {
+            if (IsDnsName(name.text)) continue;
+            reader.ErrorAt(name.at, absl::StrCat("bad name '", Reader::Printable(name.text),
+                                                 "': a lower-case host name, or '*.' and one"));
+        }
+    };
+    const auto resolvers = [&](const YamlNode& v) {
+        ReadEntries(reader, v, "dns.resolvers", out.resolvers);
+        for (const Entry& resolver : out.resolvers) {
+            const StatusOr<NetworkRule> address = ParseCidr(resolver.text);
+            if (address.ok() && !absl::StrContains(resolver.text, '/')) continue;
+            reader.ErrorAt(resolver.at, absl::StrCat("bad resolver '", Reader::Printable(resolver.text),
+                                                     "': an IP address, like 10.0.0.53"));
+        }
     };
     reader.Map(
         node, "dns",
         {{"mode",
           [&](const YamlNode& v) {
-              out.mode = reader
-                             .Choice<std::string>(v, "dns mode",
-                                                  {{"closed", "closed"},
-                                                   {"allowlist", "allowlist"},
-                                                   {"open", "open"},
-                                                   {"observe", "observe"}})
-                             .value_or("");
+              out.mode = reader.Choice<sk_dns_mode>(v, "dns mode",
+                                                    {{"closed", SK_DNS_CLOSED},
+                                                     {"allowlist", SK_DNS_ALLOWLIST},
+                                                     {"open", SK_DNS_OPEN},
+                                                     {"observe", SK_DNS_OBSERVE}});
           }},
-         {"resolvers", [&](const YamlNode& v) { ReadEntries(reader, v, "dns.resolvers", out.resolvers); }},
-         {"allow", [&](const YamlNode& v) { ReadEntries(reader, v, "dns.allow", out.allow); }},
+         {"resolvers", resolvers},
+         {"allow", names},
          {"budget",
           [&](const YamlNode& v) {
               reader.Map(v, "dns.budget", {budget("zone"), budget("ranked"), budget("total")});

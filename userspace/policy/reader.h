@@ -32,6 +32,9 @@ class Reader {
     void Error(const YamlNode& node, std::string message) {
         diagnostics_.push_back({Severity::kError, At(node), std::move(message)});
     }
+    void ErrorAt(const Position& at, std::string message) {
+        diagnostics_.push_back({Severity::kError, at, std::move(message)});
+    }
     void Warn(const YamlNode& node, std::string message) {
         diagnostics_.push_back({Severity::kWarning, At(node), std::move(message)});
     }

@@ -1,0 +1,26 @@
+// Names, budgets and what a policy means for the DNS of its sandboxes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "userspace/base/status.h"
+#include "userspace/policy/document.h"
+
+namespace stockade::policy {
+
+// A lower-case host name, or "*." and one.
+bool IsDnsName(absl::string_view name);
+// "*.pypi.org" covers what is below pypi.org, at any depth, and not pypi.org itself.
+bool CoversName(absl::string_view pattern, absl::string_view name);
+// "256B", "4KiB", "none"; at most 1 GiB.
+StatusOr<uint32_t> ParseDnsBudget(absl::string_view text);
+
+// The policy asks for DNS: by `dns:`, or by rules with a name, for which names have to be resolved.
+bool NeedsDns(const ResolvedPolicy& policy);
+sk_dns_mode DnsModeOf(const ResolvedPolicy& policy);
+// dns.allow, and the names of network rules. Sorted, each once.
+std::vector<std::string> ResolvableNames(const ResolvedPolicy& policy);
+
+}  // namespace stockade::policy
