@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +63,18 @@ Status WriteAll(int fd, absl::string_view bytes) {
         bytes.remove_prefix(static_cast<size_t>(n));
     }
     return absl::OkStatus();
+}
+
+Status ReplaceFile(const std::string& path, absl::string_view bytes, unsigned mode) {
+    const size_t name = path.rfind('/') + 1;
+    const std::string fresh = absl::StrCat(path.substr(0, name), ".", path.substr(name), ".new");
+    SK_ASSIGN_OR_RETURN(Fd fd, Fd::Open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode));
+    Status status = WriteAll(fd.get(), bytes);
+    if (status.ok() && rename(fresh.c_str(), path.c_str()) != 0) {
+        status = ErrnoStatus(errno, absl::StrCat("rename to ", path));
+    }
+    if (!status.ok()) (void)unlink(fresh.c_str());
+    return Annotate(status, absl::StrCat("write ", path));
 }
 
 StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {

@@ -50,6 +50,7 @@ Agent::Agent(Options options)
 Agent::~Agent() {
     hub_.reset();
     killer_.reset();
+    dns_.reset();
 }
 
 StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
@@ -73,7 +74,14 @@ Status Agent::Init() {
         const StatusOr<sk_state> state = sensor_.ReadState({.slot = slot, .generation = generation});
         return state.ok() ? state->suppressed : 0;  // a slot that is free again explains nothing
     };
-    SK_ASSIGN_OR_RETURN(hub_, EventHub::Create(sensor_, std::move(path)));
+    dns_ = std::make_unique<SandboxDns>(SandboxDns::Options{
+        .sensor = options_.sensor,
+        .publish = [this](v1::Event event) { path_->Publish(std::move(event)); },
+        .runtime_dir = options_.config.runtime_dir});
+    SK_ASSIGN_OR_RETURN(hub_, EventHub::Create(sensor_, std::move(path), [this](std::span<const uint8_t> record) {
+                            dns_->OnRecord(record);
+                        }));
+    path_ = &hub_->path();
 
     sigset_t wanted;
     sigemptyset(&wanted);

@@ -21,6 +21,7 @@
 #include "userspace/cmd/event_loop.h"
 #include "userspace/cmd/helper.h"
 #include "userspace/cmd/run_policy.h"
+#include "userspace/cmd/sandbox_dns.h"
 #include "userspace/kernel/sensor.h"
 #include "userspace/launch/cgroup.h"
 #include "userspace/launch/native.h"
@@ -72,6 +73,7 @@ class Agent {
         api::Labels labels;
         std::vector<std::string> notes;
         bool landlock = false;  // a domain for files is made
+        sandbox::v1::StoredDns dns;  // without upstreams: it asks nobody
         bool released = false;
         bool ended = false;
         api::ShimEnded end;
@@ -118,6 +120,7 @@ class Agent {
     void HandleShim(Run& run, api::Packet packet);
     void OnCreated(Run& run, api::Packet packet);
     Status BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd);
+    SandboxDns::Sandbox DnsOf(const Run& run, const std::string& address, api::Packet& packet);
     void OnReleased(Run& run, const api::ShimReleased& released);
     void WatchControl(Run& run);
     void Attest(Run& run, sandbox::Sandbox& sandbox);
@@ -177,7 +180,9 @@ class Agent {
     kernel::Sensor& sensor_;
     std::unique_ptr<EventLoop> loop_;
     sandbox::Registry registry_;
+    std::unique_ptr<SandboxDns> dns_;
     std::unique_ptr<EventHub> hub_;
+    pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
     std::unique_ptr<respond::Killer> killer_;
     std::unique_ptr<sandbox::StateFiles> files_;
     respond::Breaker breaker_;

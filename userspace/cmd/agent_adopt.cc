@@ -88,6 +88,7 @@ void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandb
     run->attestation.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
     run->attestation.set_attested_boot_ns(stored.attested_boot_ns());
     run->landlock = stored.landlock();
+    run->dns = stored.dns();
     for (const CoverageRow& row : CoverageRows(sandbox.info->coverage)) {
         run->attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));
     }
@@ -116,6 +117,10 @@ void Agent::AdoptHello(int fd, api::Packet packet) {
     run->adopt_deadline_ns = 0;
     sandbox->shim_pid = hello.pid();
     WatchControl(*run);
+    if (!run->dns.upstreams().empty()) {
+        const Status status = dns_->Adopt(DnsOf(*run, hello.dns_address(), packet));
+        if (!status.ok()) LogError(run->id, ": its names are not answered any more: ", status.message());
+    }
     LogInfo(run->id, ": taken over");
     if (hello.ended()) return OnEnded(*run, hello.last());
     OnControl(run->id);  // what came with the hello

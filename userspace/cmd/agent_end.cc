@@ -331,6 +331,7 @@ void Agent::OnShimGone(Run& run) {
 
 void Agent::Unbind(sandbox::Sandbox& sandbox) {
     if (sandbox.slot == 0) return;
+    dns_->End({.slot = sandbox.slot, .generation = sandbox.generation});
     const Status status = sensor_.FreeSlot({.slot = sandbox.slot, .generation = sandbox.generation});
     if (!status.ok()) LogError(sandbox.id(), ": free its slot: ", status.message());
     DropPolicy(sandbox.policy_index);

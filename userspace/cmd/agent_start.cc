@@ -13,6 +13,7 @@
 #include "userspace/cmd/refusal_advice.h"
 #include "userspace/launch/bind_check.h"
 #include "userspace/model/lifecycle.h"
+#include "userspace/policy/dns_names.h"
 #include "userspace/policy/evaluate.h"
 
 namespace stockade::cmd {
@@ -55,7 +56,7 @@ bool NeedsEgress(const policy::ResolvedPolicy& policy) {
         }
         return false;
     };
-    if (leaves(policy.network)) return true;
+    if (leaves(policy.network) || policy::NeedsDns(policy)) return true;
     for (const auto& [uid, rules] : policy.uids) {
         if (leaves(rules)) return true;
     }
@@ -183,6 +184,10 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, sandbox::Sandbox& sandbox,
         }
     }
     order.set_egress(NeedsEgress(run.policy));
+    if (policy::NeedsDns(run.policy)) {
+        SK_ASSIGN_OR_RETURN(run.dns, dns_->Plan(run.policy));
+        order.set_dns(true);
+    }
     order.mutable_limits()->set_memory_bytes(options_.config.memory_max_mib << 20);
     order.mutable_limits()->set_swap_bytes(options_.config.swap_max_mib << 20);
     order.mutable_limits()->set_pids(options_.config.pids_max);
@@ -243,6 +248,9 @@ void Agent::OnCreated(Run& run, api::Packet packet) {
     const Fd pidfd = packet.Take(api::FD_PIDFD);
     PublishStep(*sandbox, model::LIFECYCLE_REGISTERED);
     Status status = BindRun(run, *sandbox, pidfd.get());
+    if (status.ok() && !run.dns.upstreams().empty()) {
+        status = dns_->Start(DnsOf(run, packet.message.shim_created().dns_address(), packet), run.policy);
+    }
     api::Message answer;
     if (status.ok()) {
         Attest(run, *sandbox);
@@ -252,6 +260,17 @@ void Agent::OnCreated(Run& run, api::Packet packet) {
     if (status.ok()) return;
     answer.mutable_shim_abort()->set_reason(std::string(status.message()));
     (void)run.control.Send(answer);  // a shim that is gone is seen by the loop
+}
+
+SandboxDns::Sandbox Agent::DnsOf(const Run& run, const std::string& address, api::Packet& packet) {
+    const sandbox::Sandbox* sandbox = registry_.Find(run.id);
+    return {.ref = {.slot = sandbox->slot, .generation = sandbox->generation},
+            .id = run.id,
+            .session = sandbox->info->labels.session,
+            .plan = run.dns,
+            .address = address,
+            .udp = packet.Take(api::FD_DNS_UDP),
+            .tcp = packet.Take(api::FD_DNS_TCP)};
 }
 
 // The order matters: the policy stands before the slot, the slot before the label, and all of it
@@ -315,6 +334,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
     stored.set_shim_pid(sandbox.shim_pid);
     stored.set_cgroup(sandbox.cgroup);
     stored.set_landlock(run.landlock);
+    if (!run.dns.upstreams().empty()) *stored.mutable_dns() = run.dns;
     for (const std::string& arg : sandbox.argv) stored.add_argv(arg);
     stored.set_created_boot_ns(sandbox.times.created_ns);
     stored.set_attested_boot_ns(sandbox.times.attested_ns);

@@ -17,17 +17,17 @@ constexpr int kIdlePollMs = 250;
 
 }  // namespace
 
-EventHub::EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, Fd event)
-    : sensor_(sensor), event_(std::move(event)), path_(std::move(options)) {
+EventHub::EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, RawFn raw, Fd event)
+    : sensor_(sensor), raw_(std::move(raw)), event_(std::move(event)), path_(std::move(options)) {
     path_.AddUrgentObserver([this](const v1::Event& event) { OnUrgent(event); });
     path_.AddObserver([this](const v1::Event& event) { OnEvent(event); });
 }
 
 StatusOr<std::unique_ptr<EventHub>> EventHub::Create(kernel::Sensor& sensor,
-                                                     pipeline::EventPath::Options options) {
+                                                     pipeline::EventPath::Options options, RawFn raw) {
     Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!event.ok()) return ErrnoStatus(errno, "make an eventfd");
-    return std::unique_ptr<EventHub>(new EventHub(sensor, std::move(options), std::move(event)));
+    return std::unique_ptr<EventHub>(new EventHub(sensor, std::move(options), std::move(raw), std::move(event)));
 }
 
 EventHub::~EventHub() {
@@ -75,7 +75,7 @@ bool EventHub::AwaitRelease() {
 }
 
 void EventHub::OnEvent(const v1::Event& event) {
-    if (!listening_) return;
+    if (!listening_ || (event.has_dns() && event.dns().quiet())) return;
     StreamedEvent streamed{.sandbox = event.sandbox().id(),
                            .session = event.sandbox().session(),
                            .kind = event.kind(),
@@ -102,7 +102,10 @@ void EventHub::Read() {
             hurry   ? 0
             : busy_ ? kBusyPollMs
                     : kIdlePollMs,
-            [this](kernel::Ring, std::span<const uint8_t> record) { path_.OnRecord(record); });
+            [this](kernel::Ring, std::span<const uint8_t> record) {
+                if (raw_) raw_(record);
+                path_.OnRecord(record);
+            });
         if (!count.ok() && count.status() != last) LogError("reading the rings: ", count.status().message());
         last = count.status();
         path_.OnDrained(BootNow());

@@ -41,8 +41,10 @@ class EventHub {
     // the thread does nothing that takes long, so this is a second of a flood.
     static constexpr size_t kMaxWaitingBytes = 64 << 20;
 
-    static StatusOr<std::unique_ptr<EventHub>> Create(kernel::Sensor& sensor,
-                                                      pipeline::EventPath::Options options);
+    // `raw`, if any, sees each record before it is decoded, on the reading thread.
+    using RawFn = std::function<void(std::span<const uint8_t>)>;
+    static StatusOr<std::unique_ptr<EventHub>> Create(kernel::Sensor& sensor, pipeline::EventPath::Options options,
+                                                      RawFn raw = {});
     ~EventHub();
     void Start();
 
@@ -70,7 +72,7 @@ class EventHub {
     uint64_t drained() const { return passes_done_; }
 
   private:
-    EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, Fd event);
+    EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, RawFn raw, Fd event);
     void Read();
     bool AwaitRelease();
     void ClosePass(uint64_t pass);
@@ -79,6 +81,7 @@ class EventHub {
     void OnEvent(const v1::Event& event);
 
     kernel::Sensor& sensor_;
+    const RawFn raw_;
     Fd event_;
     std::mutex mutex_;
     std::condition_variable released_;

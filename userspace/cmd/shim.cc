@@ -14,6 +14,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
 #include "userspace/cmd/shim_spec.h"
+#include "userspace/launch/dns_sockets.h"
 #include "userspace/launch/native.h"
 #include "userspace/launch/out_copy.h"
 #include "userspace/model/text.h"
@@ -65,6 +66,11 @@ class Shim {
     void Finish();
     void Fail(const Status& status);
     void Tell(const Message& message);
+    void AddDns(std::vector<api::FdArg>* fds) const {
+        if (!dns_.udp.ok()) return;
+        fds->emplace_back(api::FD_DNS_UDP, dns_.udp.get());
+        fds->emplace_back(api::FD_DNS_TCP, dns_.tcp.get());
+    }
     void SetDeadline(uint64_t wait_ns) { deadline_ns_ = wait_ns == 0 ? 0 : BootNow() + wait_ns; }
 
     Packet order_;
@@ -72,6 +78,7 @@ class Shim {
     api::Channel session_;
     Fd out_;
     std::unique_ptr<launch::NativeSandbox> sandbox_;
+    launch::DnsSockets dns_;  // kept for a next agent
     Phase phase_ = Phase::kWaitGo;
     uint64_t deadline_ns_ = 0;        // of the phase; 0 = none
     uint64_t agent_deadline_ns_ = 0;  // no agent: until when one is waited for; 0 = there is one
@@ -117,7 +124,13 @@ Status Shim::Build() {
     if (!unlimited.empty())
         created.add_notes(
             absl::StrCat("no cgroup limits for ", unlimited, ": the controllers are not there"));
-    return control_.Send(message, {{api::FD_PIDFD, sandbox_->pidfd()}});
+    std::vector<api::FdArg> fds = {{api::FD_PIDFD, sandbox_->pidfd()}};
+    if (start().dns()) {
+        SK_ASSIGN_OR_RETURN(dns_, launch::ListenForDns(sandbox_->host_address()));
+        created.set_dns_address(sandbox_->host_address());
+        AddDns(&fds);
+    }
+    return control_.Send(message, fds);
 }
 
 // The command's execve is through, or nobody is left who could make it.
@@ -172,7 +185,10 @@ void Shim::FindAgent() {
         hello.set_pid(getpid());
         hello.set_ended(phase_ == Phase::kEnded);
         if (phase_ == Phase::kEnded) *hello.mutable_last() = ended_;
-        if (channel->Send(message, {{api::FD_PIDFD, sandbox_->pidfd()}}).ok()) {
+        std::vector<api::FdArg> fds = {{api::FD_PIDFD, sandbox_->pidfd()}};
+        if (dns_.udp.ok()) hello.set_dns_address(sandbox_->host_address());
+        AddDns(&fds);
+        if (channel->Send(message, fds).ok()) {
             control_ = *std::move(channel);
             agent_deadline_ns_ = 0;
             return;

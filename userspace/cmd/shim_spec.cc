@@ -76,6 +76,7 @@ StatusOr<launch::NativeSpec> MakeSpec(api::Packet& order) {
     spec.rootfs = order.Take(api::FD_ROOTFS);
     if (run.out_bytes() > 0) spec.out_max_bytes = run.out_bytes();
     SK_RETURN_IF_ERROR(AddBinds(order, &spec));
+    spec.egress_dns = start.dns();
     spec.egress = start.egress() ? launch::Egress::kVeth : launch::Egress::kNone;
     for (const uint32_t port : start.host_ports()) spec.host_ports.push_back(static_cast<uint16_t>(port));
     spec.landlock = Plan(start.landlock());

@@ -53,7 +53,7 @@ absl::string_view CauseText(Cause cause) {
 }
 
 uint32_t Meter::BudgetOf(Tier tier, uint32_t granted_bytes) const {
-    const Budgets& budgets = knowledge_.budgets;
+    const Budgets& budgets = budgets_;
     switch (tier) {
         case Tier::kRanked:
             return Units(budgets.ranked);
@@ -235,7 +235,7 @@ Decision Meter::Charge(const Accounts& accounts, const Query& query) {
         }
         if (!account.counts_for_total) continue;
         of_total = worst[i] + WorstCaseOfTotal(account);
-        const uint32_t budget = Units(knowledge_.budgets.total);
+        const uint32_t budget = Units(budgets_.total);
         if (of_total > budget || state_.total > budget - of_total)
             return Refuse(account, Cause::kTotalBudget);
     }
@@ -253,7 +253,7 @@ Decision Meter::Charge(const Accounts& accounts, const Query& query) {
 
 void Meter::Warn(const Account& account, Decision& decision) {
     ZoneRecord& zone = state_.zone(account.zone);
-    const Budgets& budgets = knowledge_.budgets;
+    const Budgets& budgets = budgets_;
     const uint32_t limit = account.tier == Tier::kRanked     ? Units(budgets.warn_ranked)
                            : account.tier == Tier::kUnranked ? Units(budgets.warn_zone)
                                                              : account.budget / 2;
@@ -327,7 +327,7 @@ Decision Meter::Hear(const Answer& answer) {
         if (i > 0) continue;
         decision = {
             .tier = account.tier, .zone = account.name, .spent = zone.spent, .budget = account.budget};
-        if (!zone.downlink_warned && zone.downlink_bytes > knowledge_.budgets.warn_downlink) {
+        if (!zone.downlink_warned && zone.downlink_bytes > budgets_.warn_downlink) {
             zone.downlink_warned = 1;
             decision.verdict = Verdict::kWarn;
             decision.cause = Cause::kWarnDownlink;

@@ -95,11 +95,13 @@ struct Decision {
 //   if (d.verdict == Verdict::kDrop) ...
 //
 // One thread. It reads no clock: times are those of the queries, and a time before the last one
-// counts as that. It does NOT check the canonical form (bpf/wire/dns.h) or types.
+// counts as that. It does NOT check the canonical form (bpf/wire/dns_message.h) or types.
 class Meter {
   public:
-    // `knowledge` is not owned.
-    Meter(const Knowledge& knowledge, MeterState state) : knowledge_(knowledge), state_(std::move(state)) {}
+    // `knowledge` is not owned; its budgets hold where none are given.
+    Meter(const Knowledge& knowledge, MeterState state) : Meter(knowledge, std::move(state), knowledge.budgets) {}
+    Meter(const Knowledge& knowledge, MeterState state, const Budgets& budgets)
+        : knowledge_(knowledge), budgets_(budgets), state_(std::move(state)) {}
 
     Decision Ask(const Query& query);
     Decision Charge(const Query& query);
@@ -150,6 +152,7 @@ class Meter {
     void Warn(const Account& account, Decision& decision);
 
     const Knowledge& knowledge_;
+    const Budgets budgets_;
     MeterState state_;
 };
 

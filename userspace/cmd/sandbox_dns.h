@@ -1,0 +1,68 @@
+// The DNS of sandboxes: what the kernel lets them ask, who answers, and which addresses an answer opens.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "userspace/base/fd.h"
+#include "userspace/base/status.h"
+#include "userspace/cmd/dns_budgets.h"
+#include "userspace/dns/stub.h"
+#include "userspace/kernel/sensor.h"
+#include "userspace/policy/document.h"
+#include "userspace/sandbox/state.pb.h"
+
+namespace stockade::cmd {
+
+// One thread, but for OnRecord, which is of the thread that reads the rings. Lists and model are read when the
+// first sandbox asks for names: most never do.
+class SandboxDns {
+  public:
+    struct Options {
+        kernel::Sensor* sensor = nullptr;  // not owned
+        std::function<void(v1::Event)> publish;
+        std::string runtime_dir;
+        std::string resolv_conf = "/etc/resolv.conf";  // of the host: the upstreams of a policy that names none
+    };
+    explicit SandboxDns(Options options) : options_(std::move(options)) {}
+
+    // What a next agent needs, too. kFailedPrecondition where no upstream is to be had.
+    StatusOr<sandbox::v1::StoredDns> Plan(const policy::ResolvedPolicy& policy) const;
+
+    struct Sandbox {
+        kernel::SlotRef ref;
+        std::string id;
+        std::string session;  // empty = the budget is the sandbox's own
+        sandbox::v1::StoredDns plan;
+        std::string address;  // of its stub: "10.88.x.y"
+        Fd udp, tcp;
+    };
+    // Binds in the kernel, then answers.
+    Status Start(Sandbox sandbox, const policy::ResolvedPolicy& policy);
+    // The kernel's binding and the budget stand: an earlier agent made them.
+    Status Adopt(Sandbox sandbox);
+    // Without effect for a sandbox that has none.
+    void End(const kernel::SlotRef& ref);
+
+    void OnRecord(std::span<const uint8_t> record);
+
+  private:
+    struct Bound {
+        std::string budget_id;
+    };
+    Status Ready();
+    Status Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget);
+
+    const Options options_;
+    std::unique_ptr<dns::Knowledge> knowledge_;
+    std::unique_ptr<DnsBudgets> owned_budgets_;
+    std::atomic<DnsBudgets*> budgets_{nullptr};  // for the other thread
+    std::unique_ptr<dns::Stub> stub_;            // ends before what its functions use
+    std::map<uint32_t, Bound> bound_;            // by slot
+};
+
+}  // namespace stockade::cmd
