@@ -41,6 +41,16 @@ static __always_inline bool sys_home(struct sk_task *mine, struct task_struct *t
     return true;
 }
 
+/* unshare, close_range and an execve give a sharer a copy of its table, with the descriptor in it: so
+ * the table that it came into the call with counts as well. */
+static __always_inline bool sys_doomed(struct sk_task *mine, struct task_struct *task, const struct sk_state *state) {
+    __u32 slot = mine->label.slot, generation = mine->label.generation;
+    __u64 before = mine->files, now = (__u64)task->files;
+    mine->files = now;
+    if (!state->dooms) return false;
+    return files_doomed(now, slot, generation) || (before != now && files_doomed(before, slot, generation));
+}
+
 /* Death for whoever belongs to a condemned sandbox, shares a descriptor table with one killed for
  * what it opened, or carries the label of a sandbox in whose cgroup it is not. Every call of every
  * labelled task comes through here, so it looks at no policy. */
@@ -48,7 +58,7 @@ static __always_inline bool sys_ends(struct sk_task *mine, struct task_struct *t
     __u32 slot = mine->label.slot, generation = mine->label.generation & SK_GENERATION_MASK;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
     bool ends = !state || !slot_of_label(slot, generation) || state->condemned_ns || (mine->label.generation & SK_LABEL_DOOMED) ||
-                (state->dooms && files_doomed(task, slot, generation));
+                sys_doomed(mine, task, state);
     if (!ends && !sys_home(mine, task, conf)) {
         case_fill(&mine->scratch.base, slot, mine->label.generation, SK_SECTION_ESCAPE, SK_POWER_KILL_AFTER);
         ends = condemn_for(&mine->scratch.base, SK_CODE_LEFT_CGROUP);

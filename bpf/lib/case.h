@@ -92,5 +92,6 @@ struct sk_path_case {
 struct sk_task {
     struct sk_label label;
     __u64 cgroup; /* kernel address of the cgroup in which the task was last found at home */
+    __u64 files;  /* kernel address of its descriptor table at the end of its last call; 0 = none yet */
     struct sk_path_case scratch;
 };

@@ -86,7 +86,7 @@ static __always_inline void case_fill(struct sk_case *c, __u32 slot, __u32 gener
 static __always_inline bool case_doomed(const struct sk_case *c) {
     __u32 slot = c->slot;
     struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
-    return state && state->dooms && files_doomed(bpf_get_current_task_btf(), slot, c->generation);
+    return state && state->dooms && files_doomed((__u64)bpf_get_current_task_btf()->files, slot, c->generation);
 }
 
 /* The current task's case, with slot, policy and grants; NULL = in no sandbox. */

@@ -77,13 +77,18 @@ static __always_inline void label_namespaces(struct sk_case *c, struct task_stru
 static __always_inline int label_inherit(struct task_struct *task, __u64 clone_flags) {
     struct sk_case *c = label_current();
     if (!c) return 0;
-    if (!task_label(task, c->slot, c->generation | c->entered)) {
+    struct sk_task *child = task_label(task, c->slot, c->generation | c->entered);
+    if (!child) {
         if (!case_stale(c)) condemn(c->slot, SK_CODE_NO_STORAGE); /* also in mode observe: an unlabelled task is not seen */
         condemn_for(c, SK_CODE_NO_STORAGE);
         bpf_send_signal(9);
         return 0;
     }
-    if (!(clone_flags & CLONE_FILES)) files_fresh(task);
+    if (!(clone_flags & CLONE_FILES)) {
+        files_fresh(task);
+        /* The copy of a doomed table holds the descriptor too; the parent dies at the end of this call. */
+        if (case_doomed(c)) child->label.generation |= SK_LABEL_DOOMED;
+    }
     if (case_stale(c)) {
         bpf_send_signal(9);
         return 0;

@@ -97,8 +97,7 @@ static __always_inline void files_doom(__u32 slot, __u32 generation) {
     bpf_map_update_elem(&doomed_files, &files, &owner, BPF_ANY);
     if (state) __sync_fetch_and_add(&state->dooms, 1);
 }
-static __always_inline bool files_doomed(struct task_struct *task, __u32 slot, __u32 generation) {
-    __u64 files = (__u64)task->files;
+static __always_inline bool files_doomed(__u64 files, __u32 slot, __u32 generation) {
     __u64 *owner = bpf_map_lookup_elem(&doomed_files, &files);
     return owner && *owner == files_owner(slot, generation);
 }

@@ -98,6 +98,8 @@ std::vector<Case> OpenCases() {
         Lives(Read(Operation::OPEN_THREAD_READS, "open_thread_reads", {"open_thread_reads", "{no}/secret"})),
         Lives(Read(Operation::OPEN_SHARED_TABLE, "open_shared_table", {"open_shared_table", "{no}/secret"})),
         Lives(Read(Operation::OPEN_SHARED_TABLE, "open_shared_table_births", {"open_shared_table_births", "{no}/secret"})),
+        Lives(Read(Operation::OPEN_SHARED_TABLE, "open_shared_table_forks", {"open_shared_table_forks", "{no}/secret"})),
+        Lives(Read(Operation::OPEN_SHARED_TABLE, "open_shared_table_unshares", {"open_shared_table_unshares", "{no}/secret"})),
         Optional(Read(Operation::OPEN_COMPAT, "open_compat", {"open_compat", "{no}/secret"})),
         Optional(With(Read(Operation::OPEN_IO_URING, "open_io_uring", {"open_io_uring", "{no}/secret", "0"}), {.grants = {"io_uring"}})),
         Optional(With(Read(Operation::OPEN_IO_URING, "open_io_uring_worker", {"open_io_uring", "{no}/secret", "1"}), {.grants = {"io_uring"}})),

@@ -129,16 +129,57 @@ int CloneForEver(void*) {
     for (;;) sched_yield();
 }
 
+// The kernel zeroes them when that task dies: so another one learns of it without a call.
+volatile int g_opener = 1, g_sharer = 1;
+// A child with a copy of the table, made by the sharer; 0 = none.
+volatile pid_t g_heir = 0;
+volatile bool g_sharing = false;
+
+int ForkWhenOpenerIsDead(void*) {
+    static char stack[65536];
+    while (g_opener != 0) {}
+    (void)clone(ReadForEver, stack + sizeof(stack), CLONE_VM | CLONE_PARENT_SETTID | SIGCHLD, nullptr, const_cast<pid_t*>(&g_heir));
+    for (;;) sched_yield();
+}
+
+int UnshareWhenOpenerIsDead(void*) {
+    while (g_opener != 0) {}
+    (void)unshare(CLONE_FILES);
+    return ReadForEver(nullptr);
+}
+
+// A third one, without which the sharer would be alone with the table, and have nothing to unshare.
+int ShareUntilSharerIsDead(void*) {
+    g_sharing = true;
+    while (g_sharer != 0) {}
+    _exit(0);
+}
+
+int (*g_sharer_does)(void*) = nullptr;
+int Share(void*) {
+    g_sharing = true;
+    return g_sharer_does(nullptr);
+}
+
 // Another process with the same descriptor table. It outlives the opener, unless it is killed as well.
 int OpenWhileSharer(int (*does)(void*), Args args) {
     static char stack[65536];
     if (FillDescriptors() != 0) return Setup("descriptors");
-    pid_t sharer = clone(does, stack + sizeof(stack), CLONE_FILES | CLONE_VM | SIGCHLD, nullptr);
+    (void)syscall(SYS_set_tid_address, &g_opener);
+    g_sharer_does = does;
+    g_sharing = false;
+    pid_t sharer = clone(Share, stack + sizeof(stack), CLONE_FILES | CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, nullptr, nullptr,
+                         nullptr, const_cast<int*>(&g_sharer));
     if (sharer < 0) return Setup("clone");
+    while (!g_sharing) sched_yield();  // else it would be killed at its birth
     int fd = open(args[0], O_RDONLY);
     int refused = errno;
-    if (fd >= 0) Lived();
+    if (fd >= 0) {
+        Lived();
+        g_opener = 0;
+    }
     while (fd >= 0 && g_spin) sched_yield();
+    if (g_heir > 0) kill(g_heir, SIGKILL);
     kill(sharer, SIGKILL);
     waitpid(sharer, nullptr, 0);
     errno = refused;
@@ -146,6 +187,13 @@ int OpenWhileSharer(int (*does)(void*), Args args) {
 }
 int OpenWhileSharerReads(Args args) { return OpenWhileSharer(ReadForEver, args); }
 int OpenWhileSharerClones(Args args) { return OpenWhileSharer(CloneForEver, args); }
+int OpenThenSharerForks(Args args) { return OpenWhileSharer(ForkWhenOpenerIsDead, args); }
+int OpenThenSharerUnshares(Args args) {
+    static char stack[65536];
+    if (clone(ShareUntilSharerIsDead, stack + sizeof(stack), CLONE_FILES | CLONE_VM | SIGCHLD, nullptr) < 0) return Setup("clone");
+    while (!g_sharing) sched_yield();
+    return OpenWhileSharer(UnshareWhenOpenerIsDead, args);
+}
 
 #if defined(__x86_64__)
 void NoCompat(int) { _exit(2); }
@@ -229,6 +277,8 @@ const Trigger kTriggers[] = {
     {"open_thread_reads", 1, "FILE", OpenWhileThreadReads},
     {"open_shared_table", 1, "FILE", OpenWhileSharerReads},
     {"open_shared_table_births", 1, "FILE", OpenWhileSharerClones},
+    {"open_shared_table_forks", 1, "FILE", OpenThenSharerForks},
+    {"open_shared_table_unshares", 1, "FILE", OpenThenSharerUnshares},
 #if defined(__x86_64__)
     {"open_compat", 1, "FILE", OpenCompat},
 #endif
