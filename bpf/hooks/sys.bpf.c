@@ -67,9 +67,28 @@ static __always_inline bool sys_ends(struct sk_task *mine, struct task_struct *t
     return ends;
 }
 
-static __always_inline int sys_open(struct sk_path_case *c, __u32 fd, __u64 path) {
+/* By another ABI, whose numbers mean other calls. */
+static __always_inline bool call_is_foreign(void) {
+#if defined(__TARGET_ARCH_x86)
+    return bpf_get_current_task_btf()->thread_info.status & TS_COMPAT;
+#else
+    return false;
+#endif
+}
+
+/* The flags of an open, where they are by value: openat2 has them in memory, other ABIs elsewhere. */
+static __always_inline __u32 open_flags(struct sk_call call, struct pt_regs *regs) {
+    if (call_is_foreign() || regs_call(regs) == __NR_openat2) return 0;
+    return call.path_argument ? regs_arg2(regs) : regs_arg1(regs);
+}
+
+static __always_inline int sys_open(struct sk_path_case *c, __u32 fd, __u64 path, __u32 flags) {
     struct sk_file_view view = {};
-    if (!fd_view(&view, fd)) return file_opened(c, &view);
+    if (!fd_view(&view, fd)) {
+        /* The file is empty by now, also where the descriptor is to read; f_flags do not keep it. */
+        if ((flags & O_TRUNC) && view.kind == S_IFREG) view.mode |= FMODE_WRITE;
+        return file_opened(c, &view);
+    }
     /* Closed by a sharer of the table, which may have a duplicate of what nobody has judged. */
     count_error(SK_ERROR_FD_READ);
     c->base.code = SK_CODE_PATH_UNKNOWN;
@@ -151,15 +170,6 @@ static __always_inline __u32 refused_op(struct sk_call call, __u64 clone_flags) 
     return clone_flags & CLONE_NEWNS ? SK_ESCAPE_UNSHARE_MOUNT : SK_ESCAPE_OTHER_CALL;
 }
 
-/* By another ABI, whose numbers mean other calls. */
-static __always_inline bool call_is_foreign(void) {
-#if defined(__TARGET_ARCH_x86)
-    return bpf_get_current_task_btf()->thread_info.status & TS_COMPAT;
-#else
-    return false;
-#endif
-}
-
 /* Does the error mean a refusal that nobody else tells? Of connect, send and their like the programs
  * on the cgroup tell it themselves, and of inet sockets too. */
 static __always_inline bool refusal_counts(struct sk_call call, struct pt_regs *regs, long error) {
@@ -237,7 +247,7 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     if (ret < 0) return refusal_counts(call, regs, ret) ? sys_refused(c, call, regs, ret) : 0;
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
     switch (call.class) {
-        case SK_CALL_OPEN: return sys_open(c, ret, path);
+        case SK_CALL_OPEN: return sys_open(c, ret, path, open_flags(call, regs));
         case SK_CALL_MAP: return sys_map(c, regs);
         case SK_CALL_PATH: return sys_path(c, call, path);
         case SK_CALL_EXEC:

@@ -91,6 +91,8 @@ std::vector<Case> OpenCases() {
          .effect = Created, .lasting = true},
         {.operation = Operation::OPEN_TRUNCATE, .name = "open_truncate", .args = {"open_truncate", "{no}/secret"}, .code = SK_CODE_WRITE_NOT_ALLOWED,
          .effect = Emptied, .lasting = true},
+        {.operation = Operation::OPEN_TRUNCATE, .name = "open_read_truncate", .args = {"open_read_truncate", "{no}/secret"},
+         .code = SK_CODE_WRITE_NOT_ALLOWED, .policy = {.read = {"{no}/**"}}, .effect = Emptied, .lasting = true},
         {.operation = Operation::OPEN_TMPFILE, .name = "open_tmpfile", .args = {"open_tmpfile", "{no}"}, .code = SK_CODE_WRITE_NOT_ALLOWED,
          .policy = {.read = {"{no}", "{no}/**"}}},
         {.operation = Operation::OPEN_DIRECTORY, .name = "open_directory", .args = {"open_directory", "{no}"}, .code = SK_CODE_READ_NOT_ALLOWED},

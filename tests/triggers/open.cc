@@ -43,6 +43,7 @@ int OpenWrite(Args args) { return WriteOut(open(args[0], O_WRONLY)); }
 int OpenReadWrite(Args args) { return WriteOut(open(args[0], O_RDWR)); }
 int OpenCreate(Args args) { return Outcome(open(args[0], O_WRONLY | O_CREAT | O_EXCL, 0644)); }
 int OpenTruncate(Args args) { return Outcome(open(args[0], O_WRONLY | O_TRUNC)); }
+int OpenReadTruncate(Args args) { return Outcome(open(args[0], O_RDONLY | O_TRUNC)); }
 int OpenTmpfile(Args args) { return Outcome(open(args[0], O_RDWR | O_TMPFILE, 0600)); }
 int OpenPathOnly(Args args) { return Outcome(open(args[0], O_PATH)); }
 
@@ -269,6 +270,7 @@ const Trigger kTriggers[] = {
     {"open_read_write", 1, "FILE", OpenReadWrite},
     {"open_create", 1, "FILE", OpenCreate},
     {"open_truncate", 1, "FILE", OpenTruncate},
+    {"open_read_truncate", 1, "FILE", OpenReadTruncate},
     {"open_tmpfile", 1, "DIR", OpenTmpfile},
     {"open_path_only", 1, "FILE", OpenPathOnly},
     {"open_directory", 1, "DIR", OpenDirectory},

@@ -20,7 +20,8 @@ constexpr absl::string_view kWhyOpen =
     "instruction";
 constexpr absl::string_view kWhyCreated = "judged by the returned descriptor: the new file stays";
 constexpr absl::string_view kWhyEmptied =
-    "judged by the returned descriptor: the file is empty by then";
+    "judged by the returned descriptor: the file is empty by then; openat2 to read is judged as a read, for its "
+    "flags lie in user memory";
 constexpr absl::string_view kWhyRace =
     "the caller dies before its next instruction, yet a thread that spun on pread had the bytes "
     "in 2,958 of 3,000 kills";
