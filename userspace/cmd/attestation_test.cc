@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/cmd/landlock_rules.h"
+#include "userspace/kernel/probe.h"
 #include "userspace/policy/parse.h"
 #include "userspace/policy/resolve.h"
 
@@ -45,6 +46,19 @@ TEST(Attestation, AKernelWithoutLandlockIsNotCreditedWithIt) {
     const auto table = AttestedCoverage(kernel::Backend::kSignal, Missing(Feature::LANDLOCK), true);
     EXPECT_EQ(table.at("open_read"), Cell::kKilledAfterEffect);
     EXPECT_EQ(table.at("unlink"), Cell::kSeen);
+}
+
+TEST(Attestation, LandlockIsCreditedWithTruncateSinceAbi3) {
+    const auto cells = [](int abi) {
+        kernel::ProbeReport report;
+        kernel::SetLandlockAbi(report, abi);
+        return AttestedCoverage(kernel::Backend::kSignal, report.missing(), true);
+    };
+    EXPECT_EQ(cells(2).at("truncate"), Cell::kSeen);
+    EXPECT_EQ(cells(2).at("open_truncate"), Cell::kKilledAfterEffect);
+    EXPECT_EQ(cells(2).at("unlink"), Cell::kPrevented);
+    EXPECT_EQ(cells(3).at("truncate"), Cell::kPrevented);
+    EXPECT_EQ(cells(3).at("open_truncate"), Cell::kPrevented);
 }
 
 TEST(Attestation, ASandboxWithoutADomainIsNotCreditedWithIt) {

@@ -65,6 +65,9 @@ std::vector<Feature> MissingFor(const ProbeReport& report, Backend backend);
 // What to change on the host to get a missing feature; empty when nothing is known to help.
 std::string Cure(const ProbeReport& report, Feature feature);
 
+// What a Landlock of this ABI (at least 1) has.
+void SetLandlockAbi(ProbeReport& report, int abi);
+
 // "lockdown,capability,landlock,bpf" to names; blanks and empty entries are dropped.
 std::vector<std::string> ParseLsmList(absl::string_view text);
 

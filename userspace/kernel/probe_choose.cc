@@ -47,6 +47,13 @@ Status Refusal(const ProbeReport& report, Backend backend, const std::vector<Fea
 
 }  // namespace
 
+void SetLandlockAbi(ProbeReport& report, int abi) {
+    report.landlock_abi = abi;
+    const std::string figure = absl::StrCat("ABI ", abi);
+    report.at(Feature::LANDLOCK) = {true, figure};
+    report.at(Feature::LANDLOCK_TRUNCATE) = {abi >= 3, figure};
+}
+
 std::vector<std::string> ParseLsmList(absl::string_view text) {
     std::vector<std::string> names;
     for (absl::string_view part : absl::StrSplit(text, ',')) {
@@ -103,6 +110,8 @@ std::string Cure(const ProbeReport& report, Feature feature) {
         }
         case Feature::LANDLOCK:
             return "a kernel with CONFIG_SECURITY_LANDLOCK=y and landlock in lsm= of its command line";
+        case Feature::LANDLOCK_TRUNCATE:
+            return "Linux 6.2 or a kernel with it back-ported";
         case Feature::LANDLOCK_AFTER_BPF:
             return "boot with bpf before landlock in lsm= of the kernel's command line";
         case Feature::LSM_PATH_HOOKS:

@@ -118,10 +118,11 @@ StatusOr<std::vector<std::string>> ReadLsms() {
 void FillLandlock(ProbeReport& report) {
     long abi = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi > 0) {
-        report.landlock_abi = static_cast<int>(abi);
-        report.at(Feature::LANDLOCK) = {true, absl::StrCat("ABI ", abi)};
+        SetLandlockAbi(report, static_cast<int>(abi));
     } else {
-        Set(report, Feature::LANDLOCK, ErrnoStatus(errno, "landlock_create_ruleset"));
+        const Status none = ErrnoStatus(errno, "landlock_create_ruleset");
+        Set(report, Feature::LANDLOCK, none);
+        Set(report, Feature::LANDLOCK_TRUNCATE, none);
     }
     auto lsms = ReadLsms();
     if (!lsms.ok()) {

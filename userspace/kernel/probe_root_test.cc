@@ -87,6 +87,7 @@ TEST_F(ProbeRootTest, CanariesAgreeWithWhatTheyNeed) {
         EXPECT_TRUE(report.has(Feature::CANARY_CONNECT)) << report.at(Feature::CANARY_CONNECT).reason;
     }
     EXPECT_EQ(report.has(Feature::LANDLOCK), report.landlock_abi > 0);
+    EXPECT_EQ(report.has(Feature::LANDLOCK_TRUNCATE), report.landlock_abi >= 3);
 }
 
 // Where the kernel is known (vmtests), the list of tests says what must come out: lsm, signal,

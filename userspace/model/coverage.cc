@@ -76,6 +76,7 @@ constexpr Cell SEEN = Cell::kSeen;
 constexpr Cell UNSEEN = Cell::kUnseen;
 constexpr Launcher NONE = Launcher::kNone;
 constexpr Launcher LANDLOCK = Launcher::kLandlock;
+constexpr Launcher LANDLOCK_TRUNCATE = Launcher::kLandlockTruncate;
 constexpr Launcher SECCOMP = Launcher::kSeccomp;
 constexpr Launcher NAMESPACE = Launcher::kNamespace;
 
@@ -129,6 +130,9 @@ absl::string_view LauncherLock(Operation operation, bool lsm, const FeatureSet& 
     switch (InfoOf(operation).launcher) {
         case Launcher::kNone:
             return "";
+        case Launcher::kLandlockTruncate:
+            if (lacks(Feature::LANDLOCK_TRUNCATE)) return "";
+            [[fallthrough]];
         case Launcher::kLandlock:
             // With lsm, BPF prevents already and is the exact judge.
             return !lsm && place == Place::kOutsideGrants && !lacks(Feature::LANDLOCK) ? "landlock"

@@ -28,6 +28,7 @@ inline constexpr size_t kColumnCount = 4;
 enum class Launcher : uint8_t {
     kNone,
     kLandlock,   // only outside the trees that the compiled domain grants, and only with `signal`
+    kLandlockTruncate,  // the same, by a right that Landlock has since ABI 3
     kSeccomp,    // argument by value
     kNamespace,  // what would be reached is not there: own namespaces, nothing handed in
 };

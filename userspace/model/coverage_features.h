@@ -60,6 +60,8 @@ enum class Need : uint8_t {
     X(CLONE3_CGROUP, "clone3:cgroup", kLaunch, "the first task is born in its cgroup")        \
     X(SECCOMP, "seccomp", kLaunch, "refuses calls that have no hook")                             \
     X(LANDLOCK, "landlock", kExtra, "prevents file access where the signal backend cannot")       \
+    X(LANDLOCK_TRUNCATE, "landlock:truncate", kExtra,                                             \
+      "refuses truncate, also by an open to read (ABI 3)")                                        \
     X(LANDLOCK_AFTER_BPF, "landlock:after_bpf", kExtra,                                           \
       "bpf is asked before landlock, so each refusal is seen with its policy line")               \
     X(IDMAPPED_MOUNT, "idmapped_mount", kExtra, "/in without a copy")                             \

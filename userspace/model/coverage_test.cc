@@ -66,6 +66,16 @@ TEST(CoverageTest, LandlockPreventsOnlyOutsideItsGrantsAndOnlyWhereItExists) {
     EXPECT_EQ(CoverageOf(Operation::UNLINK, Column::kLsmLaunched).lock, "bpf");
 }
 
+TEST(CoverageTest, LandlockWithoutTheRightPreventsNoTruncate) {
+    const FeatureSet abi2 = Without(Feature::LANDLOCK_TRUNCATE);
+    EXPECT_EQ(CoverageOf(Operation::TRUNCATE, Column::kSignalLaunched).cell, Cell::kPrevented);
+    EXPECT_EQ(CoverageOf(Operation::TRUNCATE, Column::kSignalLaunched, abi2).cell, Cell::kSeen);
+    EXPECT_EQ(CoverageOf(Operation::OPEN_TRUNCATE, Column::kSignalLaunched, abi2).cell, Cell::kKilledAfterEffect);
+    EXPECT_EQ(CoverageOf(Operation::OPEN_WRITE, Column::kSignalLaunched, abi2).cell, Cell::kPrevented);
+    EXPECT_EQ(CoverageOf(Operation::TRUNCATE, Column::kLsmLaunched, abi2).lock, "bpf");
+    EXPECT_EQ(CoverageOf(Operation::TRUNCATE, Column::kSignalLaunched, Without(Feature::LANDLOCK)).cell, Cell::kSeen);
+}
+
 TEST(CoverageTest, MissingFeatureWorsensOnlyItsOwnCells) {
     FeatureSet old = Without(Feature::LSM_USERNS_HOOK);
     Coverage c = CoverageOf(Operation::UNSHARE_USER, Column::kLsm, old);
