@@ -3,10 +3,11 @@ option(STOCKADE_WERROR "Warnings are errors" ON)
 option(STOCKADE_FUZZ "Build *_fuzz.cc with libFuzzer (needs clang)" OFF)
 set(STOCKADE_SANITIZE "" CACHE STRING "Value of -fsanitize= for all C and C++ code, e.g. address,undefined")
 
+# Without this sloppiness ccache leaves alone what is compiled with precompiled headers.
 find_program(CCACHE ccache)
 if(CCACHE)
     set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
 # Paths of the build machine stay out of the binaries, and ccache hits across checkouts.
@@ -14,7 +15,9 @@ set(STOCKADE_PREFIX_MAP -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -ffile-prefix-ma
 
 # Own code is compiled with these; generated code (protobuf) is not.
 add_library(stockade_flags INTERFACE)
-target_compile_options(stockade_flags INTERFACE -Wall -Wextra ${STOCKADE_PREFIX_MAP})
+# -pthread defines a macro, in which precompiled headers and their users have to agree.
+set(has_pch "$<OR:$<BOOL:$<TARGET_PROPERTY:PRECOMPILE_HEADERS>>,$<BOOL:$<TARGET_PROPERTY:PRECOMPILE_HEADERS_REUSE_FROM>>>")
+target_compile_options(stockade_flags INTERFACE -Wall -Wextra $<${has_pch}:-pthread> ${STOCKADE_PREFIX_MAP})
 if(STOCKADE_WERROR)
     target_compile_options(stockade_flags INTERFACE -Werror)
 endif()

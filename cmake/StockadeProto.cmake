@@ -24,6 +24,7 @@ function(stockade_proto target)
     add_library(${target} STATIC ${generated})
     # SYSTEM: warnings of generated headers are not ours to fix.
     target_include_directories(${target} SYSTEM PUBLIC ${gen})
-    target_compile_options(${target} PRIVATE -w ${STOCKADE_PREFIX_MAP})
+    target_compile_options(${target} PRIVATE -w -pthread ${STOCKADE_PREFIX_MAP})
     target_link_libraries(${target} PUBLIC ${arg_DEPS} protobuf::libprotobuf)
+    stockade_pch(${target} base)
 endfunction()

@@ -1,4 +1,4 @@
-# stockade_room(<dir-name> [NAME target] [DEPS targets...] [TEST_DEPS targets...])
+# stockade_room(<dir-name> [NAME target] [DEPS targets...] [TEST_DEPS targets...] [PCH set])
 #
 # Called from the room's own CMakeLists.txt, e.g. userspace/model/CMakeLists.txt:
 #     stockade_room(model DEPS stockade_base stockade_wire absl::strings)
@@ -13,7 +13,7 @@
 # Sources include by path from the root of the repository: #include "userspace/model/sandbox.h".
 # DEPS may name rooms that come later; <dir-name> may be a subdirectory of the caller's (bpf/CMakeLists.txt: stockade_room(wire)).
 function(stockade_room dir_name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME" "DEPS;TEST_DEPS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME;PCH" "DEPS;TEST_DEPS")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "stockade_room(${dir_name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -30,8 +30,12 @@ function(stockade_room dir_name)
     file(GLOB all CONFIGURE_DEPENDS ${dir}/*.cc)
     set(sources ${all})
     list(FILTER sources EXCLUDE REGEX "_(test|fuzz|benchmark|main)\\.cc$|_test_[a-z]+\\.cc$")
+    if(NOT arg_PCH)
+        set(arg_PCH base)
+    endif()
     if(sources)
         add_library(${lib} STATIC ${sources})
+        stockade_pch(${lib} ${arg_PCH})
         target_include_directories(${lib} PUBLIC ${PROJECT_SOURCE_DIR})
         target_link_libraries(${lib} PUBLIC ${arg_DEPS} PRIVATE stockade_flags)
     else()
@@ -73,11 +77,11 @@ endfunction()
 # What ./dev test builds when it runs no more than the unit rung: enough for a sanitizer, and two thirds of all.
 add_custom_target(unit_tests)
 
-# stockade_binary(<name> SOURCES files... [DEPS targets...] [STATIC | STATIC_PIE])      an executable in build/<preset>/bin
+# stockade_binary(<name> SOURCES files... [DEPS targets...] [STATIC | STATIC_PIE] [PCH set])   an executable in build/<preset>/bin
 # STATIC_PIE: nothing is left to the dynamic loader, which is half of what a short-lived program costs. Not for what looks up names:
 # glibc's resolver and NSS load libraries.
 function(stockade_binary name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC;STATIC_PIE" "" "SOURCES;DEPS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC;STATIC_PIE" "PCH" "SOURCES;DEPS")
     foreach(source IN LISTS arg_SOURCES)
         if(NOT IS_ABSOLUTE ${source} AND NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
             # Fails when this target is built, not when anything is configured: a room that is half written stops only itself.
@@ -90,6 +94,9 @@ function(stockade_binary name)
     add_executable(${name} ${arg_SOURCES})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${name} PRIVATE ${arg_DEPS} stockade_flags)
+    if(arg_PCH)
+        stockade_pch(${name} ${arg_PCH})
+    endif()
     if(arg_STATIC AND NOT STOCKADE_SANITIZE)
         target_link_options(${name} PRIVATE -static)
     elseif(arg_STATIC_PIE AND NOT STOCKADE_SANITIZE)

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kScripts[] = {"/usr/bin/lsb_release"};
 // execve(2) of it fails with ENOENT, as for a program that is not there.
-constexpr char kCover[] = "#!/nonexistent/interpreter\n";
+constexpr absl::string_view kCover = "#!/nonexistent/interpreter\n";
 constexpr size_t kMaxScriptBytes = 64 << 10;
 
 // "/bin/sh" of "#!/bin/sh -e"; empty for what is no script.
