@@ -25,7 +25,7 @@ constexpr int kNothing = 0, kBlocked = 1, kUnreadable = 2;
 constexpr size_t kMaxListBytes = 64 * 1024 * 1024;
 constexpr size_t kQuietRows = 20;
 
-struct Flags {
+struct DnsFlags {
     std::string file;
     std::string output = "text";
     bool all = false;
@@ -75,7 +75,7 @@ StatusOr<std::string> ReadList(const std::string& path) {
     return ReadFile(path, kMaxListBytes);
 }
 
-StatusOr<dns::Knowledge> KnowledgeOf(const Flags& flags) {
+StatusOr<dns::Knowledge> KnowledgeOf(const DnsFlags& flags) {
     dns::KnowledgeTexts texts;
     // A client of a recording is a person's machine more often than a session: 2 KiB for all it does
     // is no budget for a browser.
@@ -107,7 +107,7 @@ StatusOr<uint64_t> StepOf(const std::string& text) {
     return static_cast<uint64_t>(absl::ToInt64Nanoseconds(step));
 }
 
-StatusOr<int> Meter(const Flags& flags) {
+StatusOr<int> Meter(const DnsFlags& flags) {
     SK_ASSIGN_OR_RETURN(const dns::Knowledge knowledge, KnowledgeOf(flags));
     SK_ASSIGN_OR_RETURN(const uint64_t step_ns, StepOf(flags.fast_forward));
     const std::string name = flags.file == "-" ? "standard input" : flags.file;
@@ -125,7 +125,7 @@ StatusOr<int> Meter(const Flags& flags) {
 }
 
 void AddMeter(CLI::App& dns, int& exit_code) {
-    auto flags = std::make_shared<Flags>();  // lives as long as the callback
+    auto flags = std::make_shared<DnsFlags>();  // lives as long as the callback
     CLI::App* meter = dns.add_subcommand(
         "meter",
         "What the DNS budget would do to recorded traffic: a pcap or pcapng file, a Zeek dns.log, or a list "

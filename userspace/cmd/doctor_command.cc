@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kFailed = 125;
 
-struct Flags {
+struct DoctorFlags {
     std::string output = "text";
     std::vector<std::string> require;
     bool clean = false;
@@ -30,7 +30,7 @@ struct Flags {
     std::string agent_socket;
 };
 
-Status FillFromConfig(const cmd::ClientOptions& client, Flags* flags) {
+Status FillFromConfig(const cmd::ClientOptions& client, DoctorFlags* flags) {
     SK_ASSIGN_OR_RETURN(const cmd::Config config,
                         cmd::LoadConfig(client.config_path, client.config_path != cmd::kDefaultConfigPath));
     if (flags->pin_dir.empty()) flags->pin_dir = config.pin_dir;
@@ -66,7 +66,7 @@ bool Show(const std::string& text) {
     return written.ok();
 }
 
-int Clean(const Flags& flags) {
+int Clean(const DoctorFlags& flags) {
     auto stale = kernel::FindStalePins(flags.pin_dir, kernel::kPinAbi);
     if (!stale.ok()) {
         LogError("doctor --clean: ", stale.status().message());
@@ -90,7 +90,7 @@ int Clean(const Flags& flags) {
     return Show(out) ? 0 : kFailed;
 }
 
-int Doctor(const cmd::ClientOptions& client, Flags flags) {
+int Doctor(const cmd::ClientOptions& client, DoctorFlags flags) {
     if (flags.clean) {
         const Status filled = FillFromConfig(client, &flags);
         if (filled.ok()) return Clean(flags);
@@ -120,7 +120,7 @@ std::vector<std::string> Requirable() {
 }  // namespace
 
 void AddDoctorCommand(CLI::App& app, const cmd::ClientOptions& client, int& exit_code) {
-    auto flags = std::make_shared<Flags>();  // lives as long as the callback below
+    auto flags = std::make_shared<DoctorFlags>();  // lives as long as the callback below
     CLI::App* doctor = app.add_subcommand(
         "doctor", "What this host can enforce, what it can only see, and how to get more");
     doctor->add_option("-o,--output", flags->output, "text or json")

@@ -22,7 +22,7 @@ struct Questions {
     std::optional<uint32_t> uid;
 };
 
-struct Flags {
+struct PolicyFlags {
     PolicyArgs args;
     Questions questions;
     std::vector<std::string> dirs;
@@ -30,7 +30,7 @@ struct Flags {
 };
 
 // What `stockade run` would find. A configuration that only root may read is no reason to refuse.
-Status FindDirs(const cmd::ClientOptions& client, Flags& flags) {
+Status FindDirs(const cmd::ClientOptions& client, PolicyFlags& flags) {
     for (const std::string& dir : flags.dirs) {
         if (!dir.empty()) flags.args.dirs.push_back(dir);
     }
@@ -50,7 +50,7 @@ int Finish(int status, const PolicyOutput& io) {
     return cmd::kPolicyUsage;
 }
 
-void AddCommonFlags(CLI::App& command, Flags& flags, bool root) {
+void AddCommonFlags(CLI::App& command, PolicyFlags& flags, bool root) {
     command.add_option("-o,--output", flags.output, "text or json")->check(CLI::IsMember({"text", "json"}));
     command.add_option("--with", flags.args.with, "a file with policies that `extends` names");
     command
@@ -83,7 +83,7 @@ void Collect(const Questions& questions, PolicyArgs& args) {
 
 using Run = int (*)(const PolicyArgs&, PolicyOutput&);
 
-void SetCallback(CLI::App& command, const cmd::ClientOptions& client, const std::shared_ptr<Flags>& flags,
+void SetCallback(CLI::App& command, const cmd::ClientOptions& client, const std::shared_ptr<PolicyFlags>& flags,
                  Run run, int& exit_code) {
     command.callback([flags, run, &client, &exit_code] {
         if (const Status found = FindDirs(client, *flags); !found.ok()) {
@@ -98,7 +98,7 @@ void SetCallback(CLI::App& command, const cmd::ClientOptions& client, const std:
     });
 }
 
-void AddExplain(CLI::App& policy, const cmd::ClientOptions& client, const std::shared_ptr<Flags>& flags,
+void AddExplain(CLI::App& policy, const cmd::ClientOptions& client, const std::shared_ptr<PolicyFlags>& flags,
                 int& exit_code) {
     CLI::App* explain = policy.add_subcommand("explain", "Which rule decides: exit 0 allowed, 1 refused");
     explain->add_option("--policy", flags->args.policy, "a file, or the name of a policy")->required();
@@ -125,7 +125,7 @@ void AddExplain(CLI::App& policy, const cmd::ClientOptions& client, const std::s
 }  // namespace
 
 void AddPolicyCommand(CLI::App& app, const cmd::ClientOptions& client, int& exit_code) {
-    auto flags = std::make_shared<Flags>();  // lives as long as the callbacks
+    auto flags = std::make_shared<PolicyFlags>();  // lives as long as the callbacks
     CLI::App* policy =
         app.add_subcommand("policy", "Check, explain, test and compare policies; needs no root");
     policy->require_subcommand(1);
