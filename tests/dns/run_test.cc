@@ -149,6 +149,8 @@ TEST_F(DnsRun, OrdinaryNamesStayWellWithinIt) {
     for (const std::string& name : names) world_->Answer(name.substr(0, name.find(':')), World::kOutside);
     for (int i = 0; i < 3; ++i) {
         const Ran ran = Connect(policy, names, {"--session", "ordinary"});
+        EXPECT_EQ(ran.status, 0) << ran.Text();
+        EXPECT_THAT(ran.out, HasSubstr("img.shop.test:1 ConnectionRefusedError"));
         EXPECT_THAT(ran.out, Not(HasSubstr("no name"))) << i << ran.Text();
     }
 }

@@ -61,7 +61,7 @@ Status DnsBudgets::Load() {
     if (absl::IsNotFound(text.status())) return absl::OkStatus();
     SK_RETURN_IF_ERROR(text.status());
     for (absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
-        const std::vector<std::string> words = absl::StrSplit(line, ' ');
+        const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
         auto budget = std::make_unique<Budget>();
         if (words.size() != 3 || !absl::SimpleAtoi(words[0], &budget->ref.number) ||
             !absl::SimpleAtoi(words[1], &budget->ref.generation) || !absl::CUnescape(words[2], &budget->id)) {
