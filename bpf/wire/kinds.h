@@ -95,14 +95,14 @@ enum sk_backend { SK_BACKEND_SIGNAL = 1, SK_BACKEND_LSM = 2, SK_BACKEND_CGROUP =
     X(42, ENTERED, "sandbox.entered", "a task entered from outside: %s")                    \
     X(43, NO_STORAGE, "sandbox.no_storage", "no memory for a task's label")                 \
     X(44, NO_POLICY, "sandbox.no_policy", "no policy is bound")                             \
+    X(50, OTHER_LOCK, "refused.other_lock", "refused by another lock: %s") \
     X(60, DNS_FORM, "dns.form", "a DNS query that is not of the canonical form: %s")         \
     X(61, DNS_NOT_ALLOWED, "dns.name", "the policy does not allow resolving %s")             \
     X(62, DNS_ZONE_BUDGET, "dns.zone_budget", "the DNS budget of its zone does not suffice for %s") \
     X(63, DNS_ZONE_BLOCKED, "dns.zone_blocked", "the DNS budget of its zone is used up: %s") \
     X(64, DNS_TOTAL_BUDGET, "dns.total_budget", "the DNS budget of all unranked zones does not suffice for %s") \
     X(65, DNS_NAME_LONG, "dns.name_long", "a name that could hold 64 bytes for one zone: %s") \
-    X(66, DNS_NO_ROOM, "dns.no_room", "no memory to count the query: %s")                     \
-    X(50, OTHER_LOCK, "refused.other_lock", "refused by another lock: %s")
+    X(66, DNS_NO_ROOM, "dns.no_room", "no memory to count the query: %s")
 
 enum sk_code {
 #define X(number, NAME, code, sentence) SK_CODE_##NAME = number,

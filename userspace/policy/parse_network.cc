@@ -120,7 +120,7 @@ void ReadKind(Reader& reader, const YamlNode& node, NetworkKind kind, NetworkRul
     rule.at = at;
 }
 
-void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vector<NetworkRule>& out) {
+void ReadRule(Reader& reader, const YamlNode& node, bool of_uid, std::vector<NetworkRule>& out) {
     NetworkRule rule;
     rule.at = reader.At(node);
     int kinds = 0;
@@ -136,11 +136,14 @@ void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vect
     };
     std::vector<Reader::Field> fields = {
         {"cidr", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kCidr, rule, kinds); }},
-        {"name", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kName, rule, kinds); }},
         {"ports", ports}};
-    if (unix_allowed)
+    // Sockets have no uid of their own, and the address of a name is opened for every uid.
+    if (!of_uid) {
+        fields.push_back(
+            {"name", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kName, rule, kinds); }});
         fields.push_back(
             {"unix", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kUnix, rule, kinds); }});
+    }
     const size_t before = reader.found();
     if (!reader.Map(node, "a network rule", fields)) return;
     // Half a rule is none: it would be taken for a copy of another, or found wrong once more.
@@ -149,9 +152,6 @@ void ReadRule(Reader& reader, const YamlNode& node, bool unix_allowed, std::vect
         return reader.Error(node, kinds == 0 ? "a network rule needs one of cidr, name, unix"
                                              : "a network rule is one of cidr, name, unix; write two rules");
     }
-    // An address is pinned for the whole sandbox, not for one uid in it.
-    if (rule.kind == NetworkKind::kName && !unix_allowed)
-        return reader.Error(node, "a uid's rules are by cidr: the address of a name is opened for every uid");
     if (has_ports && rule.kind == NetworkKind::kUnix) return reader.Error(node, "a unix socket has no ports");
     for (const NetworkRule& other : out) {
         const bool same_ports = std::equal(
@@ -172,7 +172,7 @@ void ReadUids(Reader& reader, const YamlNode& node, NetworkSection& section) {
         section.uids_at[id] = reader.At(key);
         std::vector<NetworkRule>& rules = section.uids[id];
         reader.List(value, "the rules of a uid",
-                    [&](const YamlNode& item) { ReadRule(reader, item, false, rules); });
+                    [&](const YamlNode& item) { ReadRule(reader, item, true, rules); });
     });
 }
 
@@ -226,7 +226,7 @@ void ReadNetwork(Reader& reader, const YamlNode& node, NetworkSection& section) 
                {{"allow",
                  [&](const YamlNode& v) {
                      reader.List(v, "network.allow",
-                                 [&](const YamlNode& item) { ReadRule(reader, item, true, section.allow); });
+                                 [&](const YamlNode& item) { ReadRule(reader, item, false, section.allow); });
                  }},
                 {"loopback",
                  [&](const YamlNode& v) { ReadPortList(reader, v, "network.loopback", section.loopback); }},
