@@ -28,6 +28,8 @@ int BPF_PROG(file_open_chk, struct file *file, int ret) {
         .flags = file->f_flags,
         .kind = file->f_inode->i_mode & S_IFMT,
     };
+    /* Here f_flags still have it; since 6.2 no hook on a path sees what follows. */
+    if ((view.flags & O_TRUNC) && view.kind == S_IFREG) view.mode |= FMODE_WRITE;
     return lsm_result(file_opened(c, &view));
 }
 

@@ -14,6 +14,8 @@ static __always_inline int file_settle(struct sk_path_case *c, __u32 open_flags)
     return case_finish(&c->base);
 }
 
+#define O_TRUNC 01000
+
 /* Judges an opened file. Opens for execve are judged as exec. */
 static __always_inline int file_opened(struct sk_path_case *c, const struct sk_file_view *view) {
     __u32 ops = 0;

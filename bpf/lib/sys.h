@@ -13,7 +13,6 @@
 #define EROFS 30
 /* arch/x86/include/asm/thread_info.h: the call came by int 0x80, numbers are i386's. */
 #define TS_COMPAT 0x2
-#define O_TRUNC 01000
 #define MAP_ANONYMOUS 0x20
 #define COMPAT_BIT 0x10000
 
