@@ -18,7 +18,7 @@ using cmd::PolicyOutput;
 
 // The questions of `explain` as flags give them; uid goes with the connections.
 struct Questions {
-    std::vector<std::string> exec, map, read, write, connect, unix_socket, bind;
+    std::vector<std::string> exec, map, read, write, connect, unix_socket, bind, dns;
     std::optional<uint32_t> uid;
 };
 
@@ -69,7 +69,7 @@ void Collect(const Questions& questions, PolicyArgs& args) {
         {policy::CaseKind::kExec, &questions.exec},       {policy::CaseKind::kMap, &questions.map},
         {policy::CaseKind::kRead, &questions.read},       {policy::CaseKind::kWrite, &questions.write},
         {policy::CaseKind::kConnect, &questions.connect}, {policy::CaseKind::kUnix, &questions.unix_socket},
-        {policy::CaseKind::kBind, &questions.bind}};
+        {policy::CaseKind::kBind, &questions.bind},       {policy::CaseKind::kDns, &questions.dns}};
     for (const auto& [kind, objects] : kAll) {
         for (const std::string& object : *objects) {
             policy::TestCase question;
@@ -115,6 +115,7 @@ void AddExplain(CLI::App& policy, const cmd::ClientOptions& client, const std::s
     asked->add_option("--connect", flags->questions.connect, "connecting to ADDRESS:PORT");
     asked->add_option("--unix", flags->questions.unix_socket,
                       "connecting to a unix socket: path, or '@name'");
+    asked->add_option("--dns", flags->questions.dns, "resolving a host name");
     asked->add_option("--bind", flags->questions.bind, "binding ADDRESS:PORT");
     asked->require_option(1, 0);
     explain->add_option("--as-uid", flags->questions.uid, "the uid that connects, as seen inside");

@@ -13,6 +13,10 @@ namespace stockade::policy {
 
 bool IsDnsName(absl::string_view name) {
     absl::ConsumePrefix(&name, "*.");
+    return IsHostName(name);
+}
+
+bool IsHostName(absl::string_view name) {
     if (name.empty() || name.size() > 253) return false;
     for (absl::string_view label : absl::StrSplit(name, '.')) {
         if (label.empty() || label.size() > 63 || label.front() == '-' || label.back() == '-') return false;

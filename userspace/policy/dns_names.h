@@ -10,7 +10,9 @@
 
 namespace stockade::policy {
 
-// A lower-case host name, or "*." and one.
+// In lower case, without a final dot.
+bool IsHostName(absl::string_view name);
+// A host name, or "*." and one.
 bool IsDnsName(absl::string_view name);
 // "*.pypi.org" covers what is below pypi.org, at any depth, and not pypi.org itself.
 bool CoversName(absl::string_view pattern, absl::string_view name);

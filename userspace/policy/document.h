@@ -105,13 +105,13 @@ struct DnsSection {
     std::optional<sk_verdict> violation;
 };
 
-enum class CaseKind { kExec, kMap, kRead, kWrite, kConnect, kUnix, kBind };
+enum class CaseKind { kExec, kMap, kRead, kWrite, kConnect, kUnix, kBind, kDns };
 
 // One line of `tests:`: something that the policy must allow, or must refuse.
 struct TestCase {
     CaseKind kind = CaseKind::kRead;
     bool expect_allowed = true;
-    std::string object;  // path, ADDR:PORT, socket name, port
+    std::string object;  // path, ADDR:PORT, socket name, port, host name
     std::optional<uint32_t> uid;
     Position at;
 };

@@ -1,6 +1,7 @@
 #include "userspace/policy/judge.h"
 
 #include "absl/strings/str_cat.h"
+#include "userspace/policy/dns_names.h"
 #include "userspace/policy/parse.h"
 #include "userspace/policy/prefix.h"
 #include "userspace/policy/symlinks.h"
@@ -23,7 +24,7 @@ const CaseInfo& InfoOf(CaseKind kind) {
         {"exec", "exec", SK_SECTION_EXEC, SK_OP_EXEC},   {"map", "exec", SK_SECTION_EXEC, SK_OP_MAP},
         {"read", "files", SK_SECTION_FILES, SK_OP_READ}, {"write", "files", SK_SECTION_FILES, SK_OP_WRITE},
         {"connect", "network", SK_SECTION_NETWORK, 0},   {"unix", "network", SK_SECTION_NETWORK, SK_OP_UNIX},
-        {"bind", "network", SK_SECTION_NETWORK, 0}};
+        {"bind", "network", SK_SECTION_NETWORK, 0},      {"dns", "dns", SK_SECTION_DNS, 0}};
     return kInfo[static_cast<int>(kind)];
 }
 
@@ -147,7 +148,8 @@ void Judge::DecideConnect(const TestCase& question, Decision& out) const {
     for (const NetworkRule& rule : listed ? own->second : policy_.network) {
         if (Contains(rule, to)) return Name(rule, listed ? "network.uids" : "network.allow", out);
         if (rule.kind == NetworkKind::kName)
-            out.notes.push_back(absl::StrCat("the name rule '", rule.text, "' allows nothing yet"));
+            out.notes.push_back(absl::StrCat("the name rule '", rule.text,
+                                             "' opens the public addresses that the sandbox has resolved it to"));
     }
     if (listed)
         out.reason = absl::StrCat("network.uids lists ", uid,
@@ -193,6 +195,40 @@ void Judge::DecideBind(const TestCase& question, Decision& out) const {
     out.at = port->at;
 }
 
+// Beside what the rules say a query has to fit into the budget of its zone.
+void Judge::DecideName(const TestCase& question, Decision& out) const {
+    if (!IsHostName(question.object)) {
+        out.reason = absl::StrCat("'", question.object, "' is not a lower-case host name");
+        return;
+    }
+    const sk_dns_mode mode = DnsModeOf(policy_);
+    if (policy_.dns && mode == SK_DNS_CLOSED) {
+        out.reason = "dns.mode is closed: nothing resolves";
+        return;
+    }
+    if (policy_.dns) {
+        for (const Entry& entry : policy_.dns->allow) {
+            if (!CoversName(entry.text, question.object)) continue;
+            out.rule = entry.text;
+            out.list = "dns.allow";
+            out.at = entry.at;
+        }
+    }
+    for (const NetworkRule& rule : policy_.network) {
+        if (rule.kind != NetworkKind::kName || !CoversName(rule.text, question.object)) continue;
+        Name(rule, "network.allow", out);
+        out.notes.push_back("its public addresses are opened when it is resolved");
+    }
+    out.allowed = !out.rule.empty() || mode == SK_DNS_OPEN || mode == SK_DNS_OBSERVE;
+    out.notes.push_back("a query has to fit into the budget of its zone as well: stockade dns meter");
+    if (!out.rule.empty()) return;
+    if (out.allowed) {
+        out.reason = absl::StrCat("dns.mode is ", mode == SK_DNS_OPEN ? "open" : "observe", ": every name may be asked for");
+    } else if (!NeedsDns(policy_)) {
+        out.reason = "the policy has neither dns: nor a rule by name: nothing resolves";
+    }
+}
+
 Decision Judge::Decide(const TestCase& question) const {
     const CaseInfo& info = InfoOf(question.kind);
     Decision out;
@@ -209,12 +245,16 @@ Decision Judge::Decide(const TestCase& question) const {
         case CaseKind::kBind:
             DecideBind(question, out);
             break;
+        case CaseKind::kDns:
+            DecideName(question, out);
+            break;
         default:
             DecidePath(question, info.op, out);
             break;
     }
     Finish(out);
-    if (!policy_.present[info.section]) {
+    // Without a section of its own nothing resolves: absent is not open here.
+    if (question.kind != CaseKind::kDns && !policy_.present[info.section]) {
         out.enforced = false;
         out.allowed = true;
         out.reason = absl::StrCat("the policy has no ", out.section,

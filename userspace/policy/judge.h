@@ -54,6 +54,7 @@ class Judge {
     void DecideConnect(const TestCase& question, Decision& out) const;
     void DecideUnix(const TestCase& question, Decision& out) const;
     void DecideBind(const TestCase& question, Decision& out) const;
+    void DecideName(const TestCase& question, Decision& out) const;
 
     ResolvedPolicy policy_;
     CompiledPolicy compiled_;

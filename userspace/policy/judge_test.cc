@@ -88,6 +88,20 @@ TEST(Lint, OneUidGuardsNothing) {
                 HasSubstr("under the backend `lsm` only"));
 }
 
+TEST(Explain, ANameByItsRuleOrByTheMode) {
+    const char* rest = "  exec: {}\n  files: {}\n";
+    const Both names = Parsed(absl::StrCat(rest, "  network: {allow: [{name: \"*.pypi.org\", ports: [443]}]}\n  dns: {allow: [pypi.org]}\n"));
+    EXPECT_EQ(Ask(names, CaseKind::kDns, "files.pypi.org").reason, "network.allow '*.pypi.org' (t.yaml:7:21) allows files.pypi.org");
+    EXPECT_THAT(Ask(names, CaseKind::kDns, "pypi.org").reason, HasSubstr("dns.allow 'pypi.org'"));
+    EXPECT_FALSE(Ask(names, CaseKind::kDns, "evil.test").allowed);
+    EXPECT_EQ(Ask(names, CaseKind::kDns, "evil.test").reason, "no rule of dns allows evil.test");
+    EXPECT_FALSE(Ask(names, CaseKind::kDns, "Pypi.org").allowed);
+    EXPECT_FALSE(Ask(Parsed(rest), CaseKind::kDns, "pypi.org").allowed);
+    EXPECT_THAT(Ask(Parsed(rest), CaseKind::kDns, "pypi.org").reason, HasSubstr("nothing resolves"));
+    EXPECT_TRUE(Ask(Parsed(absl::StrCat(rest, "  dns: {mode: open}\n")), CaseKind::kDns, "any.test").allowed);
+    EXPECT_FALSE(Ask(Parsed(absl::StrCat(rest, "  dns: {mode: closed, allow: [a.test]}\n")), CaseKind::kDns, "a.test").allowed);
+}
+
 std::string DiffOf(const std::string& from, const std::string& to) {
     StatusOr<std::vector<Change>> changes = Diff(Parsed(from).resolved, Parsed(to).resolved);
     EXPECT_TRUE(changes.ok()) << changes.status();

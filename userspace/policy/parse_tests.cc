@@ -1,5 +1,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/policy/dns_names.h"
 #include "userspace/policy/parse.h"
 #include "userspace/policy/parse_sections.h"
 
@@ -23,6 +24,9 @@ void CheckObject(Reader& reader, const YamlNode& node, TestCase& test) {
             if (test.object.substr(0, 1) != "/" && test.object.substr(0, 1) != "@")
                 reader.Error(node, "a unix socket is an absolute path, or '@' and an abstract name");
             return;
+        case CaseKind::kDns:
+            if (!IsHostName(test.object)) reader.Error(node, "a name in a test is a lower-case host name");
+            return;
         case CaseKind::kBind: {
             Status status = ParseAddressPort(test.object).status();
             if (!status.ok()) reader.Error(node, Reader::Printable(status.message()));
@@ -40,7 +44,7 @@ void ReadCase(Reader& reader, const YamlNode& node, bool expect_allowed, std::ve
     const std::pair<const char*, CaseKind> kKinds[] = {
         {"exec", CaseKind::kExec},   {"map", CaseKind::kMap},         {"read", CaseKind::kRead},
         {"write", CaseKind::kWrite}, {"connect", CaseKind::kConnect}, {"unix", CaseKind::kUnix},
-        {"bind", CaseKind::kBind}};
+        {"bind", CaseKind::kBind},   {"dns", CaseKind::kDns}};
     for (const auto& [key, kind] : kKinds) {
         fields.push_back({key, [&, kind = kind](const YamlNode& v) {
                               ++kinds;
@@ -57,7 +61,7 @@ void ReadCase(Reader& reader, const YamlNode& node, bool expect_allowed, std::ve
                       }});
     if (!reader.Map(node, "a test", fields)) return;
     if (kinds != 1)
-        return reader.Error(node, "a test has exactly one of exec, map, read, write, connect, unix, bind");
+        return reader.Error(node, "a test has exactly one of exec, map, read, write, connect, unix, bind, dns");
     if (test.uid && test.kind != CaseKind::kConnect)
         return reader.Error(node, "uid matters for connect only");
     out.push_back(std::move(test));
