@@ -3,6 +3,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/log.h"
@@ -124,7 +126,7 @@ void EventHub::ClosePass(uint64_t pass) {
     if (listening_) {
         const uint64_t handed_on = path_.PassesHandedOn();
         std::lock_guard lock(mutex_);
-        handed_on_ = handed_on;
+        handed_on_ = std::max(handed_on_, handed_on);
         if (events_.empty() && taken_ == delivered_) taken_ = delivered_ = handed_on_;
         delivered = delivered_;
     }

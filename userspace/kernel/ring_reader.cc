@@ -91,8 +91,8 @@ StatusOr<int> RingReader::Poll(int timeout_ms, const Sensor::RecordFn& fn) {
         for (size_t i = 0; i < sources_.size(); i++) {
             SK_ASSIGN_OR_RETURN(const int read, Read(sources_[i], fn));
             count += read;
-            // One with records that wait to be released is always readable.
-            const bool released = sources_[i].released == sources_[i].handed;
+            // One with records that wait to be released, or that are still being written, is always readable.
+            const bool released = sources_[i].released == sources_[i].handed && Load(sources_[i].producer) == sources_[i].handed;
             waiting[i] = {.fd = released ? sources_[i].fd : -1, .events = POLLIN, .revents = 0};
             if (!released) timeout_ms = std::min(timeout_ms, kUnreleasedPollMs);
         }

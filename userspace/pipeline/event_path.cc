@@ -101,8 +101,9 @@ void EventPath::OnDrained(uint64_t now_boot_ns) {
 }
 
 uint64_t EventPath::PassesHandedOn() {
+    std::lock_guard delivery(delivery_);  // whoever is at it comes to its end
     std::lock_guard lock(mutex_);
-    return sequencer_.passes_handed_on();
+    return ready_.empty() ? sequencer_.passes_handed_on() : 0;
 }
 
 void EventPath::Publish(v1::Event event) {
