@@ -47,6 +47,11 @@ __noinline int dns_report(struct sk_case *c, struct sk_dns_work *work) {
     return 0;
 }
 
+struct sk_dns_to {
+    __u8 server[16];
+    __u16 family;
+};
+
 /* The packet's UDP payload, if it goes to port 53: its offset, 0 = another packet, or minus a fault. */
 static __always_inline int udp_payload(struct __sk_buff *skb, int at) {
     struct udphdr_ {
@@ -59,24 +64,24 @@ static __always_inline int udp_payload(struct __sk_buff *skb, int at) {
     return at + sizeof(udp);
 }
 
-static __always_inline int payload4(struct __sk_buff *skb, struct sk_dns_work *work) {
+static __always_inline int payload4(struct __sk_buff *skb, struct sk_dns_to *to) {
     __u8 ip[20];
     if (bpf_skb_load_bytes(skb, 0, ip, sizeof(ip))) return 0;
     if (ip[9] != IPPROTO_UDP) return 0;
     if (((ip[6] & 0x3f) << 8) | ip[7]) return -SK_DNS_FAULT_FRAGMENT; /* more fragments, or an offset */
-    __builtin_memcpy(work->server, ip + 16, 4);
-    work->family = 2;
+    __builtin_memcpy(to->server, ip + 16, 4);
+    to->family = 2;
     return udp_payload(skb, (ip[0] & 0xf) * 4);
 }
 
-static __always_inline int payload6(struct __sk_buff *skb, struct sk_dns_work *work) {
+static __always_inline int payload6(struct __sk_buff *skb, struct sk_dns_to *to) {
     __u8 ip[40];
     if (bpf_skb_load_bytes(skb, 0, ip, sizeof(ip))) return 0;
     __u8 next = ip[6];
     if (next == 0 || next == 43 || next == 44 || next == 60) return -SK_DNS_FAULT_EXTENSION;
     if (next != IPPROTO_UDP) return 0;
-    __builtin_memcpy(work->server, ip + 24, 16);
-    work->family = 10;
+    __builtin_memcpy(to->server, ip + 24, 16);
+    to->family = 10;
     return udp_payload(skb, sizeof(ip));
 }
 
@@ -108,7 +113,8 @@ static __always_inline int query_settle(struct sk_dns_work *work, __u32 slot, __
     struct sk_dns_binding *entry = bpf_map_lookup_elem(&dns_slots, &slot);
     if (entry && entry->generation == generation && entry->mode == SK_DNS_OBSERVE) c.flags |= SK_RECORD_OBSERVE;
     case_settle(&c);
-    if (!c.ring && c.code == SK_CODE_OK) {
+    bool charged = (work->charged[0] | work->charged[1]) && work->limit != SK_DNS_UNLIMITED;
+    if (!c.ring && c.code == SK_CODE_OK && charged) {
         /* The charge is the worst case until somebody reads this. */
         c.role = 1;
         c.ring = SK_RING_TELEMETRY;
@@ -134,21 +140,22 @@ int dns_egress(struct __sk_buff *skb) {
     __u32 slot = *number;
     struct sk_slot *entry = bpf_map_lookup_elem(&slots, &slot);
     if (!entry) return 1;
+    struct sk_dns_to to = {};
+    int at = 0;
+    if (skb->protocol == __builtin_bswap16(ETH_P_IP)) at = payload4(skb, &to);
+    if (skb->protocol == __builtin_bswap16(ETH_P_IPV6)) at = payload6(skb, &to);
+    if (!at) return 1;
     struct sk_dns_work *work = work_claim();
     if (!work) {
         count_error(SK_ERROR_DNS_WORK);
         return 0;
     }
-    work->slot = slot;
-    work->generation = entry->generation;
-    work->accounts = 0;
-    work->query.question.name.len = 0;
-    int allowed = 1, at = 0;
-    if (skb->protocol == __builtin_bswap16(ETH_P_IP)) at = payload4(skb, work);
-    if (skb->protocol == __builtin_bswap16(ETH_P_IPV6)) at = payload6(skb, work);
+    work_begin(work, slot, entry->generation);
+    __builtin_memcpy(work->server, to.server, sizeof(work->server));
+    work->family = to.family;
     if (at > 0) query_judge(skb, work, at);
     if (at < 0) work->fault = -at;
-    if (at) allowed = query_settle(work, slot, work->generation);
+    int allowed = query_settle(work, slot, work->generation);
     work_release(work);
     return allowed;
 }

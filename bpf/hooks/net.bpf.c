@@ -125,7 +125,8 @@ __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
     loop.family = address->family == AF_INET ? 4 : 6;
     loop.uid = uid_class(&loop.policy);
     bpf_loop(SK_MAX_PREFIXES, prefix_step, &loop, 0);
-    if (!loop.found && (policy_head(&loop.policy)->flags & SK_POLICY_HAS_NAMES)) return dns_pinned(c, address);
+    /* Rules by name are of all uids that have no list of their own. */
+    if (!loop.found && !loop.uid && (policy_head(&loop.policy)->flags & SK_POLICY_HAS_NAMES)) return dns_pinned(c, address);
     return loop.found;
 }
 

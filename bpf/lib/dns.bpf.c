@@ -56,6 +56,7 @@ static int zone_step(__u32 i, struct sk_dns_loop *loop) {
     }
     work->hashes[(i + 1) & (SK_DNS_HASHES - 1)] = work->hash;
     zone_known(work, i + 1);
+    work->tiers[(i + 1) & (SK_DNS_HASHES - 1)] = work->tier;
     if (loop->rules) zone_rule(work, i + 1);
     return 0;
 }
@@ -140,7 +141,8 @@ __noinline int dns_zones_of(struct sk_dns_work *work, __u32 rules) {
     if (zone > SK_DNS_ZONE_LABELS) zone = 0;
     account_add(work, sk_dns_zone_key_of(work->hashes[zone & (SK_DNS_HASHES - 1)]), zone, tier);
     if (icann && icann < zone && tier != SK_DNS_TIER_GRANTED)
-        account_add(work, sk_dns_zone_key_of(work->hashes[icann & (SK_DNS_HASHES - 1)]), icann, SK_DNS_TIER_UNRANKED);
+        account_add(work, sk_dns_zone_key_of(work->hashes[icann & (SK_DNS_HASHES - 1)]), icann,
+                    work->tiers[icann & (SK_DNS_HASHES - 1)]);
     return 0;
 }
 
@@ -168,7 +170,7 @@ static __always_inline __u32 limit_of(const struct sk_dns_budget *budget, __u32 
 /* A ranked zone's budget is of a day. */
 static __always_inline void zone_day(struct sk_dns_zone *zone, const struct sk_dns_budget *budget, __u64 now) {
     __u16 day = (now - budget->epoch_ns) / (24ULL * 3600 * 1000000000);
-    if (day == zone->day) return;
+    if (day <= zone->day) return;
     zone->day = day;
     zone->spent = 0;
     zone->blocked = 0;
@@ -237,7 +239,9 @@ __noinline int dns_charge(struct sk_dns_work *work, __u32 number) {
     if (key[0].zone == SK_DNS_ZONE_OVERFLOW) work->account_tier[0] = SK_DNS_TIER_UNRANKED;
     __u32 tier = work->account_tier[0];
     if (tier == SK_DNS_TIER_RANKED) zone_day(zone, budget, now);
-    __u32 limit = limit_of(budget, tier, work->granted), limit_above = budget->zone_budget;
+    __u32 tier_above = key[1].zone == SK_DNS_ZONE_OVERFLOW ? SK_DNS_TIER_UNRANKED : work->account_tier[1];
+    if (above && tier_above == SK_DNS_TIER_RANKED) zone_day(above, budget, now);
+    __u32 limit = limit_of(budget, tier, work->granted), limit_above = limit_of(budget, tier_above, work->granted);
     work->limit = limit;
     work->spent = zone->spent;
     if (zone->blocked || (above && above->blocked)) return SK_CODE_DNS_ZONE_BLOCKED;

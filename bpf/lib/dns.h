@@ -23,4 +23,14 @@ static __always_inline struct sk_dns_work *work_claim(void) {
     return NULL;
 }
 
+/* Nothing of the query before, which may have been another sandbox's. */
+static __always_inline void work_begin(struct sk_dns_work *work, __u32 slot, __u32 generation) {
+    work->slot = slot;
+    work->generation = generation;
+    work->accounts = work->tier = work->limit = work->spent = 0;
+    work->charged[0] = work->charged[1] = work->charged_total = 0;
+    work->zone_key[0] = work->zone_key[1] = 0;
+    work->query.question.name.len = 0;
+}
+
 static __always_inline void work_release(struct sk_dns_work *work) { __sync_lock_test_and_set(&work->busy, 0); }

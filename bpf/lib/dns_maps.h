@@ -79,6 +79,7 @@ struct sk_dns_work {
     __u32 generation; /* of the slot */
     __u64 hash;       /* of the labels read so far, from the right */
     __u64 hashes[SK_DNS_HASHES]; /* of the zone of so many labels; [0] of the root */
+    __u8 tiers[SK_DNS_HASHES];   /* of the same zones, by the lists */
     __u32 suffix;     /* labels of the longest suffix, and of the longest without a provider's rules */
     __u32 icann;
     __u32 known_end;  /* an exception rule has spoken */

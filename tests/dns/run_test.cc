@@ -155,6 +155,43 @@ TEST_F(DnsRun, OrdinaryNamesStayWellWithinIt) {
     }
 }
 
+// The kernel's meter reads datagrams: what comes over TCP must ask nobody.
+TEST_F(DnsRun, OverTcpThereIsOnlyWhatWasAskedOverUdp) {
+    const std::string policy = Policy("tcp", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    world_->Answer("known.tcp.test", World::kOutside);
+    const std::string code =
+        "import socket, struct\n"
+        "server = [l.split()[1] for l in open('/etc/resolv.conf') if l.startswith('nameserver')][0]\n"
+        "def ask(name):\n"
+        "    q = struct.pack('>HHHHHH', 7, 256, 1, 0, 0, 0) + b''.join(bytes([len(l)]) + l.encode() for l in name.split('.')) + b'\\0\\0\\1\\0\\1'\n"
+        "    with socket.create_connection((server, 53), timeout=10) as s:\n"
+        "        s.sendall(struct.pack('>H', len(q)) + q)\n"
+        "        return s.recv(65536)[5] & 15\n"
+        "print(ask('secret.tcp.test'), ask('known.tcp.test'))\n"
+        "socket.getaddrinfo('known.tcp.test', 80)\n"
+        "print(ask('known.tcp.test'), ask('secret.tcp.test'))\n";
+    const Ran ran = product_->Run(policy, {"python3", "-c", code});
+    EXPECT_EQ(ran.out, "5 5\n0 5\n") << ran.Text();
+    const std::vector<std::string> names = world_->TakeNames();
+    EXPECT_THAT(names, testing::Contains("known.tcp.test"));
+    EXPECT_THAT(names, Not(testing::Contains("secret.tcp.test")));
+}
+
+// A repeat that goes on to the name server is charged each time, also where its TTL says that a cache has it.
+TEST_F(DnsRun, RepeatsThatAreAskedAgainAreCharged) {
+    const std::string policy = Policy("repeats", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string code =
+        "import socket\n"
+        "for i in range(400):\n"
+        "    try: socket.getaddrinfo('x%d.again.test' % (i % 2), 80, socket.AF_INET)\n"
+        "    except OSError: pass\n";
+    EXPECT_EQ(product_->Run(policy, {"python3", "-c", code}).status, 0);
+    size_t arrived = 0;
+    for (const std::string& name : world_->TakeNames()) arrived += absl::EndsWith(name, ".again.test");
+    EXPECT_GE(arrived, 10u);
+    EXPECT_LE(arrived * 9, 256u * 8) << "nine bits each at least";
+}
+
 TEST_F(DnsRun, WithoutDnsThereIsNone) {
     const Ran ran = Connect("networkless", {"ok.egress.test:80"});
     EXPECT_EQ(ran.out, "ok.egress.test:80 no name\n") << ran.Text();

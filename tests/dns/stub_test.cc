@@ -125,6 +125,24 @@ TEST_F(StubTest, PolicyAnswersWithoutAnUpstream) {
     EXPECT_THAT(told(), IsEmpty());
 }
 
+TEST_F(StubTest, FromTheCacheNobodyIsAsked) {
+    FakeUpstream upstream(AnswerA);
+    policy_ = dns::StubPolicy::kFromCache;
+    Start({upstream.address()});
+    EXPECT_EQ(ReadWire(AskTcp(WireQuery(1, "a.example", kA))).rcode(), 5);
+    EXPECT_THAT(upstream.queries(), IsEmpty());
+    const auto set = [&](dns::StubPolicy policy) {
+        const std::lock_guard lock(mutex_);
+        policy_ = policy;
+    };
+    set(dns::StubPolicy::kForward);
+    EXPECT_EQ(ReadWire(AskUdp(WireQuery(1, "a.example", kA))).rcode(), 0);
+    set(dns::StubPolicy::kFromCache);
+    EXPECT_THAT(ReadWire(AskTcp(WireQuery(1, "a.example", kA))).answers, SizeIs(1));
+    EXPECT_EQ(ReadWire(AskTcp(WireQuery(1, "b.example", kA))).rcode(), 5);
+    EXPECT_THAT(upstream.queries(), SizeIs(1));
+}
+
 TEST_F(StubTest, AnAnswerThatIsNotLetThroughIsServfail) {
     FakeUpstream upstream(AnswerA);
     let_through_ = false;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -50,6 +51,7 @@ bool Passed(const sk_dns& record) { return record.head.outcome == SK_OUTCOME_DON
 
 StatusOr<std::unique_ptr<DnsBudgets>> DnsBudgets::Create(Options options) {
     std::unique_ptr<DnsBudgets> budgets(new DnsBudgets(std::move(options)));
+    budgets->since_ns_ = BootNow();
     SK_RETURN_IF_ERROR(budgets->Load());
     return budgets;
 }
@@ -68,7 +70,7 @@ Status DnsBudgets::Load() {
             return absl::DataLossError(absl::StrCat(options_.file, ": not written by an agent: '", line, "'"));
         }
         if (!options_.sensor->DnsBudgetLives(budget->ref)) continue;  // the maps are other ones by now
-        budget->keep = true;
+        budget->keep = absl::StartsWith(budget->id, "session ");
         budget->meter = std::make_unique<dns::Meter>(*options_.knowledge, dns::MeterState(options_.sensor->keys(), BootNow()));
         numbers_[budget->id] = budget->ref.number;
         budgets_[budget->ref.number] = std::move(budget);
@@ -145,7 +147,7 @@ void DnsBudgets::OnRecord(std::span<const uint8_t> bytes) {
     std::lock_guard lock(mutex_);
     Budget* budget = Find(record.budget, record.generation);
     if (budget == nullptr) return;
-    if (Passed(record)) return Settle(*budget, record, name, sent);
+    if (Passed(record) && record.head.code == SK_CODE_OK) return Settle(*budget, record, name, sent);
     const uint32_t code = record.head.code;
     if (code == SK_CODE_DNS_ZONE_BUDGET || code == SK_CODE_DNS_NAME_LONG || code == SK_CODE_DNS_TOTAL_BUDGET) {
         Tell(*budget, record, name, "dns-budget", "high", "dns-exfil block");
@@ -157,13 +159,14 @@ void DnsBudgets::Settle(Budget& budget, const sk_dns& record, const std::string&
     Zone& told = ZoneOf(budget, zone);
     if (told.allowed++ == 0) told.first_ns = record.head.boot_ns;
     told.last_ns = record.head.boot_ns;
-    if (record.limit == 0) return;
+    if (record.limit == 0 || record.head.boot_ns < since_ns_) return;
     const dns::Zone cut = options_.knowledge->suffixes.Find(name);
     const std::string zones[2] = {zone.empty() ? "." : zone, std::string(cut.icann)};
+    bool found[2];
     const auto spent = [&](int i) -> uint32_t {
-        size_t index = 0;
-        if (dns::IsReverseName(name)) return i == 0 ? budget.meter->state().zone(dns::kReverseZone).spent : 0;
-        return budget.meter->state().FindZone(zones[i], &index) ? budget.meter->state().zone(index).spent : 0;
+        size_t index = dns::kReverseZone;
+        found[i] = dns::IsReverseName(name) ? i == 0 : budget.meter->state().FindZone(zones[i], &index);
+        return found[i] ? budget.meter->state().zone(index).spent : 0;
     };
     const uint32_t before[2] = {spent(0), spent(1)}, total = budget.meter->state().total;
     const dns::Decision decision =
@@ -174,9 +177,10 @@ void DnsBudgets::Settle(Budget& budget, const sk_dns& record, const std::string&
     refund.budget = record.budget;
     refund.generation = record.generation;
     for (int i = 0; i < 2; ++i) {
-        const uint32_t after = spent(i), settled = after > before[i] ? after - before[i] : 0;
+        // Less than before: a day of its own has begun. Not found: it shares a record, and nothing is known of it.
+        const uint32_t after = spent(i), settled = after >= before[i] ? after - before[i] : after;
         refund.zone_key[i] = record.zone_key[i];
-        refund.amount[i] = record.charged[i] > settled ? record.charged[i] - settled : 0;
+        refund.amount[i] = found[i] && record.charged[i] > settled ? record.charged[i] - settled : 0;
     }
     const uint32_t total_after = budget.meter->state().total, settled = total_after > total ? total_after - total : 0;
     refund.total = record.charged_total > settled ? record.charged_total - settled : 0;
@@ -184,7 +188,7 @@ void DnsBudgets::Settle(Budget& budget, const sk_dns& record, const std::string&
     if (decision.verdict == dns::Verdict::kWarn) Tell(budget, record, name, "dns-budget", "medium", dns::CauseText(decision.cause));
 }
 
-void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer) {
+void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer, bool from_cache) {
     std::lock_guard lock(mutex_);
     Budget* budget = Find(ref.number, ref.generation);
     if (budget == nullptr) return;
@@ -199,6 +203,8 @@ void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& an
     };
     const uint32_t before[2] = {spent(zones[0]), spent(zones[1])}, total = state.total;
     (void)budget->meter->Hear(answer);
+    if (!from_cache || dns::IsReverseName(answer.name)) return;
+    budget->meter->Forgive(answer.name);
     sk_dns_refund refund{};
     refund.budget = ref.number;
     refund.generation = ref.generation;

@@ -40,8 +40,9 @@ class DnsBudgets {
 
     // A record of a ring; those of other kinds are passed over.
     void OnRecord(std::span<const uint8_t> record);
-    // An answer that the stub is about to give.
-    void OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer);
+    // An answer that the stub is about to give, to a query that came over UDP. `from_cache`: it asked nobody. Its
+    // TTL must be 0: whether others have a cache is not believed.
+    void OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer, bool from_cache);
 
   private:
     struct Zone {
@@ -73,6 +74,7 @@ class DnsBudgets {
     Zone& ZoneOf(Budget& budget, const std::string& zone);
 
     const Options options_;
+    uint64_t since_ns_ = 0;  // records from before were settled by an earlier agent, or stay charged
     std::mutex mutex_;
     std::map<uint32_t, std::unique_ptr<Budget>> budgets_;  // by number
     std::map<std::string, uint32_t> numbers_;              // by id

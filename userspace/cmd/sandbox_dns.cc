@@ -1,7 +1,6 @@
 #include "userspace/cmd/sandbox_dns.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -25,10 +24,6 @@ constexpr uint64_t kMinPinSeconds = 300;
 constexpr uint64_t kPinGraceSeconds = 60;
 // Ports of one rule that become entries of their own; more is what `ports` left out is for.
 constexpr size_t kMaxPinnedPorts = 64;
-// Over TCP only what the kernel let pass over UDP a moment ago: there it stands before the meter. So many
-// questions are remembered, for so long.
-constexpr size_t kMaxPassed = 256;
-constexpr uint64_t kPassedNs = 60'000'000'000;
 
 sk_dns_server ServerOf(const dns::StubAddress& address) {
     sk_dns_server out{};
@@ -76,17 +71,10 @@ class Answerer {
              sandbox::v1::StoredDns plan)
         : sensor_(sensor), budgets_(budgets), ref_(ref), budget_(budget), plan_(std::move(plan)) {}
 
-    dns::StubPolicy Judge(const dns::StubQuestion& question) {
-        const uint64_t now = BootNow();
-        while (!passed_.empty() && (passed_.size() >= kMaxPassed || now - passed_.front().at_ns > kPassedNs)) passed_.pop_front();
-        if (!question.tcp) {
-            passed_.push_back({question.name, question.type, now});
-            return dns::StubPolicy::kForward;
-        }
-        for (const Passed& passed : passed_) {
-            if (passed.type == question.type && passed.name == question.name) return dns::StubPolicy::kForward;
-        }
-        return dns::StubPolicy::kRefuse;
+    // What comes over TCP has passed no meter: it must not make us ask. A client that was told of a truncated
+    // answer finds it in the cache.
+    static dns::StubPolicy Judge(const dns::StubQuestion& question) {
+        return question.tcp ? dns::StubPolicy::kFromCache : dns::StubPolicy::kForward;
     }
 
     // False = the answer would lead nowhere.
@@ -97,19 +85,13 @@ class Answerer {
                 if (!Pin(rule, pinned)) return false;
             }
         }
-        if (answered.rcode == dns::kStubServerFailure) return true;
+        if (answered.rcode == dns::kStubServerFailure || answered.tcp) return true;
         budgets_.OnAnswer(budget_, {.name = answered.name, .sent = answered.name, .type = answered.type, .time_ns = BootNow(),
-                                    .ttl_s = answered.ttl_s, .downlink_bytes = answered.downlink_bytes});
+                                    .ttl_s = 0, .downlink_bytes = answered.downlink_bytes}, answered.from_cache);
         return true;
     }
 
   private:
-    struct Passed {
-        std::string name;
-        uint16_t type;
-        uint64_t at_ns;
-    };
-
     bool Pin(const sandbox::v1::StoredNameRule& rule, const dns::StubAnswered::Pinned& pinned) {
         // Rebinding: a name of the world must not lead to what is behind it. Not pinned, it is refused at connect.
         if (!dns::IsPublicAddress(pinned.address)) return true;
@@ -136,7 +118,6 @@ class Answerer {
     const kernel::SlotRef ref_;
     const kernel::DnsBudgetRef budget_;
     const sandbox::v1::StoredDns plan_;
-    std::deque<Passed> passed_;
 };
 
 }  // namespace
@@ -228,7 +209,7 @@ Status SandboxDns::Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget) {
         client.upstreams.push_back(address);
     }
     auto answerer = std::make_shared<Answerer>(*options_.sensor, *owned_budgets_, sandbox.ref, budget, sandbox.plan);
-    client.judge = [answerer](const dns::StubQuestion& question) { return answerer->Judge(question); };
+    client.judge = Answerer::Judge;
     client.answered = [answerer](const dns::StubAnswered& answered) { return answerer->Answered(answered); };
     return stub_->Add(sandbox.ref.slot, std::move(sandbox.udp), std::move(sandbox.tcp), std::move(client));
 }

@@ -306,6 +306,16 @@ Decision Meter::Ask(const Query& query) {
     return decision;
 }
 
+void Meter::Forgive(absl::string_view name) {
+    const Accounts accounts = Open(name, name);
+    const uint32_t amount = SK_DNS_CHARGE_REPEAT + SK_DNS_CHARGE_GAP_BURST;
+    for (size_t i = 0; i < accounts.count; ++i) {
+        ZoneRecord& zone = state_.zone(accounts.list[i].zone);
+        zone.spent -= std::min(zone.spent, amount);
+        if (accounts.list[i].counts_for_total) state_.total -= std::min(state_.total, amount);
+    }
+}
+
 Decision Meter::Hear(const Answer& answer) {
     const Accounts accounts = Open(answer.name, answer.sent);
     Decision decision = Uncharged(answer.name);

@@ -110,6 +110,9 @@ class Meter {
     // An answer from the resolver to a query that passed: what it holds costs nothing to ask again
     // until its TTL is over. kWarn once the zone has answered with many bytes.
     Decision Hear(const Answer& answer);
+    // A repeat of this name did not go further than a cache of our own: what says that it is one is given back,
+    // its moment is not.
+    void Forgive(absl::string_view name);
 
     const MeterState& state() const { return state_; }
 

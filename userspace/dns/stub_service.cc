@@ -129,6 +129,13 @@ void StubService::Ask(Asker asker) {
     switch (client_.judge({.name = query.name, .type = type, .tcp = asker.connection != 0})) {
         case StubPolicy::kForward:
             return Forward(std::move(asker));
+        case StubPolicy::kFromCache:
+            if (const StubCache::Hit hit = cache_.Find(StubCache::Key(query.name, type), BootNow()); hit.answer) {
+                Count(context_.counts.cache_hits);
+                return Give(asker, *hit.answer, hit.age_s, true);
+            }
+            Count(context_.counts.refused);
+            return Send(asker, WriteStubError(query, kStubRefused));
         case StubPolicy::kRefuse:
             Count(context_.counts.refused);
             return Send(asker, WriteStubError(query, kStubRefused));

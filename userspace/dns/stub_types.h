@@ -74,6 +74,7 @@ struct StubQuestion {
 
 enum class StubPolicy {
     kForward,
+    kFromCache,   // what an upstream has answered already, else REFUSED
     kRefuse,      // REFUSED
     kNoSuchName,  // NXDOMAIN
 };
