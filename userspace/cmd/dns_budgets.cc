@@ -150,7 +150,7 @@ void DnsBudgets::OnRecord(std::span<const uint8_t> bytes) {
     if (Passed(record) && record.head.code == SK_CODE_OK) return Settle(*budget, record, name, sent);
     const uint32_t code = record.head.code;
     if (code == SK_CODE_DNS_ZONE_BUDGET || code == SK_CODE_DNS_NAME_LONG || code == SK_CODE_DNS_TOTAL_BUDGET) {
-        Tell(*budget, record, name, "dns-budget", "high", "dns-exfil block");
+        Tell(*budget, record, name, "high", "dns-exfil block");
     }
 }
 
@@ -185,7 +185,7 @@ void DnsBudgets::Settle(Budget& budget, const sk_dns& record, const std::string&
     const uint32_t total_after = budget.meter->state().total, settled = total_after > total ? total_after - total : 0;
     refund.total = record.charged_total > settled ? record.charged_total - settled : 0;
     GiveBack(budget, refund);
-    if (decision.verdict == dns::Verdict::kWarn) Tell(budget, record, name, "dns-budget", "medium", dns::CauseText(decision.cause));
+    if (decision.verdict == dns::Verdict::kWarn) Tell(budget, record, name, "medium", dns::CauseText(decision.cause));
 }
 
 void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer, bool from_cache) {
@@ -226,7 +226,7 @@ void DnsBudgets::GiveBack(Budget& budget, const sk_dns_refund& refund) {
     if (!status.ok()) LogWarning("refund of ", budget.id, ": ", status.message());
 }
 
-void DnsBudgets::Tell(Budget& budget, const sk_dns& record, const std::string& name, absl::string_view rule,
+void DnsBudgets::Tell(Budget& budget, const sk_dns& record, const std::string& name,
                       absl::string_view severity, absl::string_view what) {
     const std::string zone = Lower(NameOf(record, record.zone_at));
     Zone& told = ZoneOf(budget, zone);
@@ -245,7 +245,7 @@ void DnsBudgets::Tell(Budget& budget, const sk_dns& record, const std::string& n
     event.mutable_process()->set_escaped(
         model::AppendEscaped({record.head.comm, comm}, event.mutable_process()->mutable_comm()));
     v1::Finding& finding = *event.mutable_finding();
-    finding.set_rule(std::string(rule));
+    finding.set_rule("dns-budget");
     finding.set_title(absl::StrCat(what, ": ", zone.empty() ? name : zone));
     finding.set_severity(std::string(severity));
     const uint64_t ms = told.allowed > 1 ? (told.last_ns - told.first_ns) / 1'000'000 : 0;

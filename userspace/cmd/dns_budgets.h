@@ -68,7 +68,7 @@ class DnsBudgets {
     void Save();
     Budget* Find(uint32_t number, uint32_t generation);
     void Settle(Budget& budget, const sk_dns& record, const std::string& name, const std::string& sent);
-    void Tell(Budget& budget, const sk_dns& record, const std::string& name, absl::string_view rule,
+    void Tell(Budget& budget, const sk_dns& record, const std::string& name,
               absl::string_view severity, absl::string_view what);
     void GiveBack(Budget& budget, const sk_dns_refund& refund);
     Zone& ZoneOf(Budget& budget, const std::string& zone);

@@ -64,6 +64,10 @@ dns::Budgets AmountsOf(const policy::ResolvedPolicy& policy) {
     return out;
 }
 
+std::string BudgetId(const SandboxDns::Sandbox& sandbox) {
+    return sandbox.session.empty() ? absl::StrCat("sandbox ", sandbox.id) : absl::StrCat("session ", sandbox.session);
+}
+
 // What the stub does for one sandbox. On its thread alone.
 class Answerer {
   public:
@@ -187,7 +191,7 @@ Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) 
             binding.rules.push_back({zone, {.flags = flags, .tier = 0, .budget = 0, .pad = 0}});
         }
     }
-    const std::string budget_id = sandbox.session.empty() ? absl::StrCat("sandbox ", sandbox.id) : absl::StrCat("session ", sandbox.session);
+    const std::string budget_id = BudgetId(sandbox);
     SK_ASSIGN_OR_RETURN(binding.budget, owned_budgets_->Use(budget_id, AmountsOf(policy), !sandbox.session.empty()));
     bound_[sandbox.ref.slot] = {budget_id};
     SK_RETURN_IF_ERROR(options_.sensor->BindDns(sandbox.ref, binding));
@@ -196,7 +200,7 @@ Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) 
 
 Status SandboxDns::Adopt(Sandbox sandbox) {
     SK_RETURN_IF_ERROR(Ready());
-    const std::string budget_id = sandbox.session.empty() ? absl::StrCat("sandbox ", sandbox.id) : absl::StrCat("session ", sandbox.session);
+    const std::string budget_id = BudgetId(sandbox);
     SK_ASSIGN_OR_RETURN(const kernel::DnsBudgetRef budget, owned_budgets_->Use(budget_id, {}, !sandbox.session.empty()));
     bound_[sandbox.ref.slot] = {budget_id};
     return Serve(std::move(sandbox), budget);
