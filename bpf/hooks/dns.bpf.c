@@ -117,7 +117,7 @@ static __always_inline int query_settle(struct sk_dns_work *work, __u32 slot, __
     if (!c.ring && c.code == SK_CODE_OK && charged) {
         /* The charge is the worst case until somebody reads this. */
         c.role = 1;
-        c.ring = SK_RING_TELEMETRY;
+        refund_settle(&c);
     }
     if (c.ring) dns_report(&c, work);
     return c.refuse ? 0 : 1;
@@ -160,9 +160,14 @@ int dns_egress(struct __sk_buff *skb) {
     return allowed;
 }
 
-/* A new day has spent nothing yet of what is given back. */
+#define REFUND_TRIES 16 /* against queries on other CPUs; one that is not given back makes it dearer, never cheaper */
+
+/* Never below nothing: a new day may have spent less than what is given back of the old one. */
 static __always_inline void give_back(__u32 *spent, __u32 amount) {
-    if (*spent >= amount) __sync_fetch_and_add(spent, -amount);
+    for (int i = 0; i < REFUND_TRIES; i++) {
+        __u32 before = *(volatile __u32 *)spent;
+        if (before < amount || __sync_val_compare_and_swap(spent, before, before - amount) == before) return;
+    }
 }
 
 /* Not a hook: gives back what the true length of a query did not need. */

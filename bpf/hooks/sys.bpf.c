@@ -99,7 +99,10 @@ static __always_inline int sys_open(struct sk_path_case *c, __u32 fd, __u64 path
     return case_finish(&c->base);
 }
 
-static __always_inline int sys_map(struct sk_path_case *c, struct pt_regs *regs) {
+static __always_inline int sys_map(struct sk_task *mine, struct sk_path_case *c, struct pt_regs *regs) {
+    bool judged = mine->judged; /* on its way: code_mapped */
+    mine->judged = 0;
+    if (judged) return 0;
     if (!(regs_arg2(regs) & PROT_EXEC) || (regs_arg3(regs) & MAP_ANONYMOUS) || (__s32)regs_arg4(regs) < 0) return 0;
     struct sk_file_view view = {};
     if (fd_view(&view, regs_arg4(regs))) return 0;
@@ -115,6 +118,9 @@ static __always_inline int sys_socket(struct sk_task *mine, struct sk_call call,
     if (fd_socket(&view, fd)) return 0;
     bool inet = view.family == AF_INET || view.family == AF_INET6;
     if (inet ? view.cgroup == mine->cgroup : view.family != AF_UNIX || call.op != SK_NET_CONNECT) return 0;
+    __u64 judged = mine->judged; /* on its way: hooks/socket.bpf.c */
+    mine->judged = 0;
+    if ((__u64)view.sk == judged) return 0;
     struct sk_path_case *c = &mine->scratch;
     struct sock *sk = (struct sock *)view.sk;
     case_fill(&c->base, mine->label.slot, mine->label.generation, SK_SECTION_NETWORK, SK_POWER_KILL_ALL);
@@ -248,13 +254,31 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
     switch (call.class) {
         case SK_CALL_OPEN: return sys_open(c, ret, path, open_flags(call, regs));
-        case SK_CALL_MAP: return sys_map(c, regs);
+        case SK_CALL_MAP: return sys_map(mine, c, regs);
         case SK_CALL_PATH: return sys_path(c, call, path);
         case SK_CALL_EXEC:
         case SK_CALL_BIRTH: return 0;
         case SK_CALL_MAKE: return sys_make(c, regs);
         default: return sys_escape(c, call, regs);
     }
+}
+
+/* What mmap maps, at the end of the kernel's own check: by the end of the call another thread may have put
+ * another file under its descriptor, and sys_map would look at that. COVERAGE as in hooks/socket.bpf.c. */
+SEC("fexit/security_mmap_file")
+int BPF_PROG(code_mapped, struct file *file, unsigned long prot, unsigned long flags, int ret) {
+    if (ret || !(prot & PROT_EXEC) || !file) return 0;
+    struct task_struct *task = bpf_get_current_task_btf();
+    struct sk_task *mine = bpf_task_storage_get(&tasks, task, NULL, 0);
+    if (!mine || !mine->label.slot) return 0;
+    /* An execve maps, too; sched_process_exec judges that. */
+    if (call_of_regs(task, (struct pt_regs *)bpf_task_pt_regs(task)).class != SK_CALL_MAP) return 0;
+    struct sk_path_case *c = case_open(SK_SECTION_EXEC, SK_POWER_KILL_AFTER);
+    if (!c || (file->f_mode & FMODE_BACKING)) return 0;
+    mine->judged = (__u64)file;
+    case_file(c, file);
+    exec_map_judge(c);
+    return 0;
 }
 
 /* FIRES at the end of every system call of the machine, and for a new task as its first act.

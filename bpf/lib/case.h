@@ -53,6 +53,7 @@ enum sk_power {
     SK_POWER_SEE = 4,        /* can only report */
     SK_POWER_KILL_ALL = 6,  /* as KILL_AFTER, but what the caller got may be in other hands: the whole sandbox dies */
     SK_POWER_REFUSE_ONLY = 5, /* refuses, and never kills: the kernel asks this on its own account too */
+    SK_POWER_REFUSE_QUIET = 7, /* the same, and it says that it does: no violation, no record */
 };
 
 enum sk_ring { SK_RING_NONE = 0, SK_RING_TELEMETRY = 1, SK_RING_VIOLATION = 2 };
@@ -93,5 +94,6 @@ struct sk_task {
     struct sk_label label;
     __u64 cgroup; /* kernel address of the cgroup in which the task was last found at home */
     __u64 files;  /* kernel address of its descriptor table at the end of its last call; 0 = none yet */
+    __u64 judged; /* kernel address of the object that its call was judged for, on its way */
     struct sk_path_case scratch;
 };

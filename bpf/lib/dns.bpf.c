@@ -176,11 +176,19 @@ static __always_inline void zone_day(struct sk_dns_zone *zone, const struct sk_d
     zone->blocked = 0;
 }
 
+#define SPEND_TRIES 4 /* against queries on other CPUs */
+
 static __always_inline bool spend(__u32 *spent, __u32 limit, __u32 charge) {
     if (limit == SK_DNS_UNLIMITED) return true;
+    if (charge > limit) return false;
+    for (int i = 0; i < SPEND_TRIES; i++) {
+        __u32 was = *(volatile __u32 *)spent;
+        if (was > limit - charge) return false;
+        if (__sync_val_compare_and_swap(spent, was, was + charge) == was) return true;
+    }
     /* Taken before it is known to suffice: two queries at once cannot both have the last of it. */
     __u32 before = __sync_fetch_and_add(spent, charge);
-    if (charge <= limit && before <= limit - charge) return true;
+    if (before <= limit - charge) return true;
     __sync_fetch_and_add(spent, -charge);
     return false;
 }

@@ -10,9 +10,10 @@ int escape_report(struct sk_case *c, __u64 argument, __u32 target_tgid);
 #define GRANT_BIT(NAME) (1ULL << SK_GRANT_##NAME)
 
 /* A capability that a way out would need. Refused without a kill, for the kernel tries some
- * capabilities on its own account; recorded unless it says that this is such a try. */
+ * capabilities on its own account; `quiet`: it says that this is such a try. */
 static __always_inline int escape_capability(int capability, __u64 grants, bool quiet) {
-    struct sk_path_case *whole = case_open(SK_SECTION_ESCAPE, SK_POWER_REFUSE_ONLY);
+    struct sk_path_case *whole =
+        case_open(SK_SECTION_ESCAPE, quiet ? SK_POWER_REFUSE_QUIET : SK_POWER_REFUSE_ONLY);
     if (!whole) return 0;
     struct sk_case *c = &whole->base;
     if (c->code != SK_CODE_OK) return -1; /* condemned, or without a policy */
@@ -20,7 +21,7 @@ static __always_inline int escape_capability(int capability, __u64 grants, bool 
     c->code = SK_CODE_ESCAPE;
     c->op = SK_ESCAPE_CAPABILITY;
     case_settle(c);
-    if (c->ring && !quiet) escape_report(c, capability, 0);
+    if (c->ring) escape_report(c, capability, 0);
     return case_finish(c);
 }
 

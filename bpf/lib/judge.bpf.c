@@ -2,6 +2,10 @@
 #include "bpf/lib/reserve.h"
 #include "bpf/wire/repeat.h"
 
+static __always_inline bool never_kills(const struct sk_case *c) {
+    return c->power == SK_POWER_REFUSE_ONLY || c->power == SK_POWER_REFUSE_QUIET;
+}
+
 /* What the policy says of a violation in this section. A section that is absent, and a policy in
  * mode observe, report what would have been refused. A sandbox that is condemned or has no
  * policy is past such choices. */
@@ -12,7 +16,7 @@ static __always_inline void settle_verdict(struct sk_case *c, const struct sk_po
         return;
     }
     c->verdict = head->violation[c->section & (SK_SECTION_SLOTS - 1)];
-    if (c->verdict < SK_VERDICT_DENY || c->power == SK_POWER_REFUSE_ONLY) c->verdict = SK_VERDICT_DENY;
+    if (c->verdict < SK_VERDICT_DENY || never_kills(c)) c->verdict = SK_VERDICT_DENY;
     bool absent = (c->section == SK_SECTION_EXEC && !(head->flags & SK_POLICY_HAS_EXEC)) ||
                   (c->section == SK_SECTION_FILES && !(head->flags & SK_POLICY_HAS_FILES)) ||
                   (c->section == SK_SECTION_NETWORK && !(head->flags & SK_POLICY_HAS_NETWORK));
@@ -26,7 +30,7 @@ static __always_inline void settle_power(struct sk_case *c) {
     bool lethal = c->verdict >= SK_VERDICT_KILL_PROCESS;
     if (c->power == SK_POWER_SEE) {
         c->outcome = SK_OUTCOME_SEEN;
-    } else if (c->power == SK_POWER_REFUSE || c->power == SK_POWER_REFUSE_ONLY) {
+    } else if (c->power == SK_POWER_REFUSE || never_kills(c)) {
         c->outcome = SK_OUTCOME_PREVENTED;
         c->refuse = 1;
         c->kill = lethal;
@@ -37,10 +41,11 @@ static __always_inline void settle_power(struct sk_case *c) {
     }
 }
 
-static __always_inline void settle_condemn(struct sk_case *c, struct sk_state *state) {
-    if (c->verdict != SK_VERDICT_KILL_SANDBOX || c->power == SK_POWER_SEE) return;
-    if (c->flags & SK_RECORD_OBSERVE) return;
-    condemn_state(state, c->code);
+/* Whether this is what condemns the sandbox. */
+static __always_inline bool settle_condemn(struct sk_case *c, struct sk_state *state) {
+    if (c->verdict != SK_VERDICT_KILL_SANDBOX || c->power == SK_POWER_SEE) return false;
+    if (c->flags & SK_RECORD_OBSERVE) return false;
+    return condemn_state(state, c->code);
 }
 
 /* Whoever shares the descriptor table of a killed opener holds the descriptor too. */
@@ -91,14 +96,27 @@ static __always_inline bool violation_rate(struct sk_case *c, struct sk_state *s
     return false;
 }
 
-static __always_inline bool telemetry_token(struct sk_state *state) {
-    __u64 now = bpf_ktime_get_boot_ns(), spent = state->tokens_ns;
-    if (spent > now + SK_TELEMETRY_BURST_NS) {
+static __always_inline bool token(struct sk_state *state, __u64 *bucket, __u64 each_ns, __u64 burst_ns) {
+    __u64 now = bpf_ktime_get_boot_ns(), spent = *bucket;
+    if (spent > now + burst_ns) {
         suppress(state);
         return false;
     }
-    state->tokens_ns = (spent < now ? now : spent) + SK_TELEMETRY_NS;
+    *bucket = (spent < now ? now : spent) + each_ns;
     return true;
+}
+
+static __always_inline bool telemetry_token(struct sk_state *state) {
+    return token(state, &state->tokens_ns, SK_TELEMETRY_NS, SK_TELEMETRY_BURST_NS);
+}
+
+__noinline int refund_settle(struct sk_case *c) {
+    if (!c) return 0;
+    __u32 slot = c->slot;
+    struct sk_state *state = bpf_map_lookup_elem(&states, &slot);
+    if (!state || case_stale(c)) return 0;
+    if (token(state, &state->dns_tokens_ns, SK_REFUND_NS, SK_REFUND_BURST_NS)) c->ring = SK_RING_TELEMETRY;
+    return 0;
 }
 
 static __always_inline bool first_seen(struct sk_case *c) {
@@ -150,10 +168,12 @@ __noinline int case_settle(struct sk_case *c) {
     }
     settle_verdict(c, head);
     settle_power(c);
-    settle_condemn(c, state);
+    bool condemned = settle_condemn(c, state);
     settle_doom(c);
+    if (c->power == SK_POWER_REFUSE_QUIET) return 0;
     __sync_fetch_and_add(&state->violations[c->section & (SK_SECTION_SLOTS - 1)], 1);
-    c->ring = violation_rate(c, state) ? SK_RING_VIOLATION : SK_RING_NONE;
+    /* What condemns is told at once, whatever the second has held: the kill waits for it. */
+    c->ring = condemned || violation_rate(c, state) ? SK_RING_VIOLATION : SK_RING_NONE;
     return 0;
 }
 

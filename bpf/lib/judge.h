@@ -19,10 +19,16 @@
 #define SK_TELEMETRY_NS 50000ULL     /* 20,000 a second */
 #define SK_TELEMETRY_BURST_NS 100000000ULL /* 2,000 at once */
 #define SK_VIOLATIONS_PER_SECOND 100
+/* Of queries that have passed and may cost less than they were charged: a bucket of their own, so that what a
+ * sandbox does with files does not make its names dearer. Beyond it the charge stays. */
+#define SK_REFUND_NS 500000ULL        /* 2,000 a second */
+#define SK_REFUND_BURST_NS 500000000ULL /* 1,000 at once */
 
 int case_settle(struct sk_case *c);
 /* The same for a refusal by another lock: counted and rated, nothing else. */
 int refused_settle(struct sk_case *c);
+/* A ring for the record of a query that passed, within the rate. */
+int refund_settle(struct sk_case *c);
 /* The same for what can only be reported: told at every record level, within the rate. */
 int seen_settle(struct sk_case *c);
 
@@ -107,10 +113,11 @@ static __always_inline struct sk_path_case *case_open(__u8 section, __u8 power) 
     return c && (!c->base.entered || c->base.code != SK_CODE_OK) ? c : NULL;
 }
 
-/* The first condemnation counts: its time and its reason stay. */
-static __always_inline void condemn_state(struct sk_state *state, __u32 code) {
-    if (__sync_val_compare_and_swap(&state->condemned_ns, 0, bpf_ktime_get_boot_ns()) == 0)
-        state->condemned_code = code;
+/* The first condemnation counts: its time and its reason stay. Whether it is this one. */
+static __always_inline bool condemn_state(struct sk_state *state, __u32 code) {
+    if (__sync_val_compare_and_swap(&state->condemned_ns, 0, bpf_ktime_get_boot_ns()) != 0) return false;
+    state->condemned_code = code;
+    return true;
 }
 
 static __always_inline bool case_granted(const struct sk_case *c, __u32 grant) {

@@ -3,7 +3,7 @@
 #include "bpf/wire/record.h"
 
 enum sk_lifecycle_op {
-    SK_LIFECYCLE_CONDEMNED = 1, /* a violation with kill-sandbox; head.code says which */
+    SK_LIFECYCLE_CONDEMNED = 1, /* by no call that a record tells of: a task left the cgroup, ...; head.code says which */
     SK_LIFECYCLE_ENTERED = 2,   /* a task came in from outside */
     SK_LIFECYCLE_EMPTY = 3,     /* the sandbox's last labelled task has gone */
 };

@@ -68,6 +68,7 @@ struct sk_state {
     __u64 window_ns;      /* start of the violation-rate second */
     __u32 window_count;
     __u32 dooms;          /* descriptor tables of this sandbox in `doomed_files`, ever */
+    __u64 dns_tokens_ns;  /* as tokens_ns, of the records that refunds are made from */
 };
 
 #define SK_CONFIG_ABI 1

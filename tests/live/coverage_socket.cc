@@ -55,11 +55,18 @@ Case Alias() {
     return c;
 }
 
+Case Swapped() {
+    Case c = Unix(Operation::SOCKET_SWAPPED, "unix_swapped", "unix_swapped", "{no}/socket", SOCK_STREAM);
+    c.args = {"unix_swapped", "{no}/socket", "{in}"};
+    return c;
+}
+
 }  // namespace
 
 std::vector<Case> SocketCases() {
     return {
         Alias(),
+        Swapped(),
         Make(Operation::SOCKET_INET, "socket_raw"),
         Make(Operation::SOCKET_INET, "socket_raw6", true),
         Make(Operation::SOCKET_INET, "socket_ping", true),

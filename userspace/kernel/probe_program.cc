@@ -69,6 +69,7 @@ struct Kind {
 
 constexpr Kind kTpBtf{BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP, "btf_trace_sched_process_exec",
                       BTF_KIND_TYPEDEF};
+constexpr Kind kFexit{BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT, "security_socket_sendmsg"};
 constexpr Kind kIterTask{BPF_PROG_TYPE_TRACING, BPF_TRACE_ITER, "bpf_iter_task"};
 constexpr Kind kLsm{BPF_PROG_TYPE_LSM, BPF_LSM_MAC, "bpf_lsm_file_open"};
 // The attach point must be one that works on a socket or on current; its result 1 = allow.
@@ -278,6 +279,7 @@ void FillPrograms(ProbeReport& report) {
     Loader loader;
     Set(report, Feature::BTF, loader.HasBtf());
     Set(report, Feature::PROG_TP_BTF, loader.Load(kTpBtf, {}));
+    Set(report, Feature::PROG_FEXIT, loader.Load(kFexit, {}));
     Set(report, Feature::PROG_ITER_TASK, loader.Load(kIterTask, {}));
     Set(report, Feature::PROG_SYSCALL, loader.Load(kSyscall, {}));
     FillSockAddr(loader, report);

@@ -45,9 +45,13 @@ bool IsCgroup(const bpf_program* program) {
 // Hooks come and go between kernels; the probe tells which are missing and what that means.
 bool KernelHasHook(const btf* kernel, const bpf_program* program) {
     absl::string_view section = bpf_program__section_name(program);
-    if (!absl::ConsumePrefix(&section, "lsm/")) return true;
-    return btf__find_by_name_kind(kernel, absl::StrCat("bpf_lsm_", section).c_str(), BTF_KIND_FUNC) > 0;
+    std::string function;
+    if (absl::ConsumePrefix(&section, "lsm/")) function = absl::StrCat("bpf_lsm_", section);
+    if (absl::ConsumePrefix(&section, "fexit/")) function = std::string(section);
+    return function.empty() || btf__find_by_name_kind(kernel, function.c_str(), BTF_KIND_FUNC) > 0;
 }
+// What `signal` sees where `lsm` refuses.
+bool IsFexit(const bpf_program* program) { return absl::StartsWith(bpf_program__section_name(program), "fexit/"); }
 // Programs that judge or count at a tracepoint come in two kinds: docs/adr/0006-preempted-tracepoints.md.
 bool IsClassic(const bpf_program* program) { return absl::StartsWith(bpf_program__section_name(program), "tp/"); }
 bool HasClassic(const bpf_program* program) {
@@ -57,7 +61,7 @@ bool HasClassic(const bpf_program* program) {
 bool IsCalls(const bpf_program* program) { return absl::EndsWith(bpf_program__section_name(program), "/sys_exit"); }
 bool IsAlways(const bpf_program* program) {
     const bool tracepoint = IsClassic(program) || absl::StartsWith(bpf_program__section_name(program), "tp_btf/");
-    return IsLsm(program) || (tracepoint && !IsCalls(program));
+    return IsLsm(program) || IsFexit(program) || (tracepoint && !IsCalls(program));
 }
 
 // A helper is there for some program types and not for others. Only a load tells: libbpf_probe_bpf_helper
@@ -71,6 +75,18 @@ bool MaySignal(bpf_prog_type type, bpf_attach_type attach) {
     };
     LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = attach);
     Fd fd(bpf_prog_load(type, "may_signal", "GPL", program, std::size(program), &options));
+    return fd.ok();
+}
+
+// Kernels without function tracing, and those that do not let it be used, refuse such a program at its load.
+bool MayFollow(const btf* kernel) {
+    const bpf_insn program[] = {
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
+        {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+    };
+    LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FEXIT);
+    options.attach_btf_id = static_cast<uint32_t>(btf__find_by_name_kind(kernel, "security_socket_sendmsg", BTF_KIND_FUNC));
+    Fd fd(bpf_prog_load(BPF_PROG_TYPE_TRACING, "may_follow", "GPL", program, std::size(program), &options));
     return fd.ok();
 }
 
@@ -104,10 +120,11 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
                             MaySignal(BPF_PROG_TYPE_CGROUP_SOCK, BPF_CGROUP_INET_SOCK_CREATE);
     std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), btf__free);
     if (!kernel) return ErrnoStatus(errno, "read the kernel's BTF");
+    const bool follows = options.backend == Backend::kSignal && MayFollow(kernel.get());
     bpf_program* program;
     bpf_object__for_each_program(program, programs->object()) {
         bool wanted = KernelHasHook(kernel.get(), program) && (options.backend == Backend::kLsm || !IsLsm(program)) &&
-                      (options.backend == Backend::kSignal || !IsCalls(program)) && !(options.classic ? HasClassic(program) : IsClassic(program));
+                      (options.backend == Backend::kSignal || !IsCalls(program)) && (follows || !IsFexit(program)) && !(options.classic ? HasClassic(program) : IsClassic(program));
         bpf_program__set_autoload(program, wanted);
     }
     bpf_map* map;

@@ -44,8 +44,11 @@ constexpr absl::string_view kWhySocket =
 constexpr absl::string_view kWhyUnixPeer =
     "no program stands before the call; the peer is judged at its end, and the whole sandbox dies, for others in "
     "it may hold the connection: each task ends with the call that it is in";
-constexpr absl::string_view kWhyDatagram =
-    "the call names its peer in user memory only, and leaves no object that says which it was";
+constexpr absl::string_view kWhyFollowed =
+    "judged where the kernel itself checks it, by the object; then the whole sandbox dies (a kernel that lets no "
+    "program follow its functions, see doctor, leaves it unseen)";
+constexpr absl::string_view kWhyNotFollowed =
+    "this kernel lets no program follow its functions, and the end of the call leaves no object that says which it was";
 constexpr absl::string_view kWhyPacket =
     "raw sockets need a grant; with it, what they send is judged by nothing";
 constexpr absl::string_view kWhyInherited =
@@ -100,6 +103,8 @@ constexpr Without kWithout[] = {
     {Feature::LSM_USERNS_HOOK, Operation::UNSHARE_USER, true, SEEN, kWhyNoUsernsHook},
     {Feature::LSM_ANON_INODE_HOOK, Operation::IO_URING, true, SEEN, kWhyNoAnonHook},
     {Feature::LSM_ANON_INODE_HOOK, Operation::USERFAULTFD, true, SEEN, kWhyNoAnonHook},
+    {Feature::PROG_FEXIT, Operation::UNIX_DATAGRAM, false, UNSEEN, kWhyNotFollowed},
+    {Feature::PROG_FEXIT, Operation::SOCKET_SWAPPED, false, UNSEEN, kWhyNotFollowed},
 };
 
 bool IsLsm(Column column) { return column == Column::kLsm || column == Column::kLsmLaunched; }

@@ -27,6 +27,7 @@ enum class Need : uint8_t {
     X(CAPABILITIES, "capabilities", kBoth, "load programs, read tasks, end sandboxes")            \
     X(BPFFS, "bpffs", kPins, "verdicts stay when the agent dies")                                 \
     X(PROG_TP_BTF, "prog:tp_btf", kBoth, "labels at birth, exec, exit and system call exit")      \
+    X(PROG_FEXIT, "prog:fexit", kExtra, "signal: the object that a call used, not what its descriptor is after it") \
     X(PROG_ITER_TASK, "prog:iter/task", kBoth, "labels tasks that were there before")             \
     X(PROG_SYSCALL, "prog:syscall", kExtra, "self-tests inside the kernel")                       \
     X(PROG_SOCK_ADDR, "prog:cgroup/sock_addr", kBoth, "connect, sendmsg and bind verdicts")       \

@@ -25,7 +25,8 @@ backend this host has, and shows this table for it.
 `+launcher` is a sandbox that `stockade run` built; without it, a cgroup that somebody else
 built, such as a pod's. Landlock's cells hold outside the trees that the policy's allow rules
 reach; for a deny, or a pattern finer than a directory, inside such a tree the cell of the plain
-`signal` column holds. A script under `signal+launcher` is prevented by Landlock too where the
+`signal` column holds. So it does for `open_directory` where the policy lists `/`, as the built-in
+base does: who may list one directory may, to Landlock, list all below it. A script under `signal+launcher` is prevented by Landlock too where the
 exec section's violation is `deny`.
 )";
 
