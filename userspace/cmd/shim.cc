@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,7 +125,7 @@ Status Shim::Build() {
             absl::StrCat("no cgroup limits for ", unlimited, ": the controllers are not there"));
     std::vector<api::FdArg> fds = {{api::FD_PIDFD, sandbox_->pidfd()}};
     if (start().dns()) {
-        SK_ASSIGN_OR_RETURN(dns_, launch::ListenForDns(sandbox_->host_address()));
+        SK_ASSIGN_OR_RETURN(dns_, launch::ListenForDns(sandbox_->host_address(), sandbox_->host_link()));
         created.set_dns_address(sandbox_->host_address());
         AddDns(&fds);
     }
@@ -166,8 +165,7 @@ void Shim::End(const std::string& end, const std::string& reason) {
         reason_ = reason;
         SetDeadline(kEndWaitNs);
     }
-    // The init's death takes its pid namespace along; what entered from outside goes by Destroy.
-    (void)syscall(SYS_pidfd_send_signal, sandbox_->pidfd(), SIGKILL, nullptr, 0);
+    sandbox_->Kill();
 }
 
 void Shim::LoseAgent() {
@@ -268,9 +266,10 @@ void Shim::OnEnded(bool over) {
     over_ = over;
     const StatusOr<int> status = over ? sandbox_->Wait() : 137;
     int exit_code = status.ok() ? *status : 125;
+    const bool signalled = !over || sandbox_->signalled();
     if (!end_.empty()) exit_code = end_ == "failed" ? 125 : 137;
     ended_.set_exit_code(exit_code);
-    ended_.set_end(!end_.empty() ? end_ : exit_code > 128 ? "signalled" : "exited");
+    ended_.set_end(!end_.empty() ? end_ : signalled ? "signalled" : "exited");
     ended_.set_boot_ns(BootNow());
     ended_.set_reason(reason_);
     last_.set_id(start().id());

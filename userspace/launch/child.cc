@@ -154,6 +154,7 @@ StepError LockCommand(const ChildPlan& plan) {
     if (setsid() < 0) failed = {kSession, errno, 1};
     if (failed.ok() && plan.tty && ioctl(0, TIOCSCTTY, 0) != 0) failed = {kTerminal, errno, 0};
     if (failed.ok() && path == nullptr) failed = {kExecve, find_error, 0};
+    if (failed.ok()) failed = BecomeCommand(plan);
     sigset_t none;
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -193,12 +194,20 @@ pid_t Release(const ChildPlan& plan, const char* path, int find_error) {
         _exit(125);
     }
     close(kExec);  // its end of file tells the launcher that execve has succeeded
+    if (const StepError failed = KeepToSignals(); !failed.ok()) {
+        Send(kStatus, ChildMessage::kFailed, failed, 0);
+        _exit(125);
+    }
     return pid;
 }
 
 [[noreturn]] void RunInit(const ChildPlan& plan) {
     int find_error = 0;
     const char* path = FindCommand(plan, &find_error);
+    if (const StepError failed = BecomeKeeper(); !failed.ok()) {
+        Send(kStatus, ChildMessage::kFailed, failed, 0);
+        _exit(125);
+    }
     Send(kStatus, ChildMessage::kReady, {}, 0);
     pid_t command = -1;
     pollfd fds[2] = {{kGo, POLLIN, 0}, {kSignalFd, POLLIN, 0}};

@@ -117,7 +117,12 @@ struct StepError {
 StepError EnterRoot(const ChildPlan& plan);                  // child_root.cc
 StepError LimitKernelMemory();                               // child_root.cc
 StepError MaskProc();                                        // child_root.cc
-StepError DropPrivileges(const ChildPlan& plan);             // child_lock.cc
+// child_lock.cc, in this order. The init has the command's ids and can change them until it has found the command;
+// then it is the keeper, which the command cannot reach; after the fork it can do nothing but send signals.
+StepError DropPrivileges(const ChildPlan& plan);
+StepError BecomeKeeper();
+StepError KeepToSignals();
+StepError BecomeCommand(const ChildPlan& plan);  // in the fork
 StepError MakeRuleset(const ChildPlan& plan, int* ruleset);  // child_lock.cc; -1 = none
 
 }  // namespace stockade::launch

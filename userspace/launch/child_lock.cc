@@ -27,11 +27,18 @@ int DropBounding() {
     return 0;
 }
 
-int DropSets() {
+constexpr uint32_t kMaySetUid = 1u << CAP_SETUID, kMayKill = 1u << CAP_KILL;
+
+int KeepCapabilities(uint32_t kept) {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-    __user_cap_data_struct none[2] = {};
-    return static_cast<int>(syscall(SYS_capset, &header, none));
+    __user_cap_data_struct sets[2] = {};
+    sets[0].effective = sets[0].permitted = kept;
+    return static_cast<int>(syscall(SYS_capset, &header, sets));
 }
+
+// Of the init, once all is laid out. Were it the command's, that could pin the init to a busy CPU, lower its
+// priority and its limits, and so put off the end that the init is there for.
+constexpr uid_t kKeeperUid = 0;
 
 constexpr unsigned long kSecureBits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                                       SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
@@ -41,7 +48,16 @@ StepError TakeIds(const ChildPlan& plan) {
     // Raw calls: the C library's versions would signal threads that exist only in its books.
     if (syscall(SYS_setgroups, 0, nullptr) != 0) return {kIds, errno, 0};
     if (syscall(SYS_setresgid, plan.gid, plan.gid, plan.gid) != 0) return {kIds, errno, 1};
-    if (syscall(SYS_setresuid, plan.uid, plan.uid, plan.uid) != 0) return {kIds, errno, 2};
+    if (syscall(SYS_setresuid, plan.uid, plan.uid, kKeeperUid) != 0) return {kIds, errno, 2};
+    return {};
+}
+
+// What a change of ids clears.
+StepError TieToLauncher() {
+    // Not to be looked into by the command: /proc/1 belongs to root and is invisible. The command's own execve
+    // makes itself dumpable again.
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return {kNoNewPrivileges, errno, 1};
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return {kParentDeath, errno, 0};
     return {};
 }
 
@@ -70,17 +86,26 @@ StepError DropPrivileges(const ChildPlan& plan) {
     StepError failed = TakeIds(plan);
     if (!failed.ok()) return failed;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) return {kCapabilities, errno, 2};
-    if (DropSets() != 0) return {kCapabilities, errno, 3};
+    if (KeepCapabilities(kMaySetUid | kMayKill) != 0) return {kCapabilities, errno, 3};
     if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) < 0 && errno != ENOSYS) {
         return {kKeyring, errno, 0};
     }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return {kNoNewPrivileges, errno, 0};
-    // Not to be looked into by the command, which has the same uid: /proc/1 belongs to root and
-    // is invisible. The command's own execve makes itself dumpable again.
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return {kNoNewPrivileges, errno, 1};
-    // After the ids, for their change clears it.
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return {kParentDeath, errno, 0};
-    return {};
+    return TieToLauncher();
+}
+
+StepError BecomeKeeper() {
+    if (syscall(SYS_setresuid, kKeeperUid, kKeeperUid, kKeeperUid) != 0) return {kIds, errno, 3};
+    return TieToLauncher();
+}
+
+StepError KeepToSignals() {
+    return KeepCapabilities(kMayKill) == 0 ? StepError{} : StepError{kCapabilities, errno, 4};
+}
+
+StepError BecomeCommand(const ChildPlan& plan) {
+    if (syscall(SYS_setresuid, plan.uid, plan.uid, plan.uid) != 0) return {kIds, errno, 4};
+    return KeepCapabilities(0) == 0 ? StepError{} : StepError{kCapabilities, errno, 5};
 }
 
 StepError MakeRuleset(const ChildPlan& plan, int* ruleset) {

@@ -13,9 +13,13 @@ namespace {
 constexpr uint16_t kDnsPort = 53;
 constexpr int kBacklog = 16;  // as many connections as the stub serves to one client
 
-StatusOr<Fd> BoundTo(const sockaddr_in& address, int type) {
+StatusOr<Fd> BoundTo(const sockaddr_in& address, const std::string& link, int type) {
     Fd fd(socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd.ok()) return ErrnoStatus(errno, "make a socket for DNS");
+    // The address is the host's: without the link whoever reaches the host could ask in the sandbox's name.
+    if (setsockopt(fd.get(), SOL_SOCKET, SO_BINDTODEVICE, link.data(), static_cast<socklen_t>(link.size())) != 0) {
+        return ErrnoStatus(errno, absl::StrCat("bind the sandbox's resolver to its link ", link));
+    }
     if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
         if (errno == EADDRINUSE) {
             return absl::AlreadyExistsError(
@@ -29,7 +33,7 @@ StatusOr<Fd> BoundTo(const sockaddr_in& address, int type) {
 
 }  // namespace
 
-StatusOr<DnsSockets> ListenForDns(const std::string& address) {
+StatusOr<DnsSockets> ListenForDns(const std::string& address, const std::string& link) {
     sockaddr_in here{};
     here.sin_family = AF_INET;
     here.sin_port = htons(kDnsPort);
@@ -37,8 +41,8 @@ StatusOr<DnsSockets> ListenForDns(const std::string& address) {
         return absl::InvalidArgumentError(absl::StrCat("no IPv4 address: '", address, "'"));
     }
     DnsSockets sockets;
-    SK_ASSIGN_OR_RETURN(sockets.udp, BoundTo(here, SOCK_DGRAM));
-    SK_ASSIGN_OR_RETURN(sockets.tcp, BoundTo(here, SOCK_STREAM));
+    SK_ASSIGN_OR_RETURN(sockets.udp, BoundTo(here, link, SOCK_DGRAM));
+    SK_ASSIGN_OR_RETURN(sockets.tcp, BoundTo(here, link, SOCK_STREAM));
     if (listen(sockets.tcp.get(), kBacklog) != 0) return ErrnoStatus(errno, "listen for DNS");
     return sockets;
 }

@@ -13,8 +13,9 @@ struct DnsSockets {
     Fd tcp;  // listening
 };
 
-// `address`: IPv4, of this network namespace. Bound to it alone: a resolver of the host's own that has port 53
-// of all addresses keeps it, and then this is kAlreadyExists.
-StatusOr<DnsSockets> ListenForDns(const std::string& address);
+// `address`: IPv4, of this network namespace; `link`: the interface that the sandbox's packets come in by, and
+// nobody else's. Bound to both: a resolver of the host's own that has port 53 of all addresses keeps it, and then
+// this is kAlreadyExists.
+StatusOr<DnsSockets> ListenForDns(const std::string& address, const std::string& link);
 
 }  // namespace stockade::launch

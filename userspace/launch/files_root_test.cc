@@ -113,6 +113,19 @@ TEST_F(Files, CopyWhereIdmappingFails) {
     (void)RemoveCgroup(spec.cgroup.parent, spec.cgroup.name);
 }
 
+// As where user.max_user_namespaces is 0: a task whose root is that of no mount namespace may make none.
+TEST_F(Files, CopyWhereThereAreNoUserNamespaces) {
+    const Fd source(open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (chroot(dir_.c_str()) != 0) _exit(2);
+        _exit(absl::IsUnimplemented(CloneIdmapped(source.get(), 1, 1, 2, 2, kMountRdonly).status()) ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+}
+
 TEST_F(Files, BindsAreReadOnlyUnlessAsked) {
     NativeSpec spec = InSpec({"sh", "-c", "cat /opt/x/data 2>&1; echo new > /srv/made; echo no > /opt/x/no"});
     ASSERT_EQ(chmod((dir_ + "/data").c_str(), 0644), 0);

@@ -74,6 +74,11 @@ TEST(Isolation, NoCapabilitiesAndOwnIds) {
     EXPECT_THAT(out, Not(HasSubstr("Uid:\t0")));
 }
 
+TEST(Isolation, TheInitIsOutOfReach) {
+    EXPECT_EQ(Probe({"init"}),
+              "sched_setaffinity EPERM\nsched_setscheduler EPERM\nsetpriority EPERM\nprlimit EPERM\nkill EPERM\n");
+}
+
 TEST(Isolation, EscapesAreRefusedByValue) {
     std::string out = Probe({"escapes"});
     for (const char* name : {"unshare_user",

@@ -29,7 +29,8 @@ StatusOr<Fd> MakeUserNamespace(const std::string& uid_map, const std::string& gi
     args.flags = CLONE_NEWUSER;
     args.exit_signal = SIGCHLD;
     long pid = SysClone3(&args);
-    if (pid < 0) return ErrnoStatus(errno, "clone a user namespace");
+    // Hosts switch them off (user.max_user_namespaces=0), and a chroot has none.
+    if (pid < 0) return absl::UnimplementedError(ErrnoStatus(errno, "idmapped bind: clone a user namespace").message());
     if (pid == 0) {
         close(ends[1]);
         char byte;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,11 +46,14 @@ class NativeSandboxImpl : public NativeSandbox {
     int landlock_abi() const override { return landlock_abi_; }
     int out_fd() const override { return tree_.out.get(); }
     std::string host_address() const override { return slot_.host_address; }
+    std::string host_link() const override { return slot_.link; }
+    void Kill() override;
     Status StartRelease() override { return Go(kGoRelease); }
     int exec_fd() const override { return child_.exec.get(); }
     StatusOr<ExecResult> FinishRelease() override;
     Status Signal(int signo) override;
     StatusOr<int> Wait() override;
+    bool signalled() const override { return signalled_; }
     StatusOr<DestroyReport> Destroy(int timeout_ms) override;
 
   private:
@@ -66,6 +70,7 @@ class NativeSandboxImpl : public NativeSandbox {
     int landlock_abi_ = 0;
     std::mutex go_mutex_;  // Signal comes from any thread
     std::optional<int> exit_status_;
+    bool signalled_ = false;
     bool reaped_ = false;
     std::optional<DestroyReport> destroyed_;
     DestroyReport report_;
@@ -120,7 +125,7 @@ StatusOr<ExecResult> NativeSandboxImpl::FinishRelease() {
     result.started = true;
     if (poll(&p, 1, 0) == 1) {
         ReadExit();
-        if (exit_status_ == kKilledStatus) result.started = false;
+        if (signalled_ && exit_status_ == kKilledStatus) result.started = false;
         result.exit_status = result.started ? 0 : kKilledStatus;
         if (!result.started) result.stage = "killed";
     }
@@ -136,12 +141,22 @@ Status NativeSandboxImpl::Signal(int signo) {
 void NativeSandboxImpl::ReadExit() {
     if (exit_status_.has_value()) return;
     exit_status_ = kKilledStatus;
+    signalled_ = true;
     ChildMessage message{};
     for (;;) {
         auto some = ReadMessage(child_.status.get(), &message);
         if (!some.ok() || !*some) return;
-        if (message.kind == ChildMessage::kExited) exit_status_ = ShellStatus(message.error);
+        if (message.kind != ChildMessage::kExited) continue;
+        exit_status_ = ShellStatus(message.error);
+        signalled_ = WIFSIGNALED(message.error);
     }
+}
+
+void NativeSandboxImpl::Kill() {
+    // Both: the cgroup's reaches what entered from outside and needs no task of the sandbox to come to run, the
+    // init's works where the cgroup's file cannot be opened. Its end is seen at the pidfd.
+    if (spec_.cgroup.dir.ok()) (void)KillCgroup(spec_.cgroup.dir, 0);
+    (void)syscall(SYS_pidfd_send_signal, child_.pidfd.get(), SIGKILL, nullptr, 0);
 }
 
 StatusOr<int> NativeSandboxImpl::Wait() {

@@ -124,6 +124,9 @@ class NativeSandbox {
     virtual int out_fd() const = 0;
     // Host end of the veth, "10.x.y.z"; empty without egress. A resolver may listen there.
     virtual std::string host_address() const = 0;
+    virtual std::string host_link() const = 0;  // its name
+    // Kills all that is in its cgroup, and does not wait.
+    virtual void Kill() = 0;
 
     // Lets the command go. Its execve may wait, for a slow file system or a lease: exec_fd() is
     // readable when it is through, and then FinishRelease does not block.
@@ -141,6 +144,8 @@ class NativeSandbox {
     // Blocks until the command has ended: its exit status, 128+n for a signal, 126/127 when
     // execve failed, 137 when the sandbox was killed as a whole. Repeatable.
     virtual StatusOr<int> Wait() = 0;
+    // After Wait: a signal ended the command. It may exit with any status, also with 137.
+    virtual bool signalled() const = 0;
     // Kills and removes everything; idempotent. kDeadlineExceeded when tasks outlive
     // `timeout_ms` (D state: "kill pending"); call again later.
     virtual StatusOr<DestroyReport> Destroy(int timeout_ms = 10000) = 0;

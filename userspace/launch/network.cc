@@ -73,8 +73,10 @@ std::string Ruleset(const NetworkSlot& slot, bool dns) {
             : "";
     return absl::StrCat(
         "table inet ", slot.table, " {\n",
-        // Every address of this host arrives at the input hook, whatever interface carries it.
-        " chain input {\n  type filter hook input priority -10; policy accept;\n", resolver, "  iifname \"",
+        // Every address of this host arrives at the input hook, whatever interface carries it. The sandbox's own is
+        // for the sandbox: others, programs of this host among them, could ask its resolver in its name.
+        " chain input {\n  type filter hook input priority -10; policy accept;\n  iifname != \"", in, "\" ip daddr ",
+        slot.host_address, " drop\n", resolver, "  iifname \"",
         in, "\" drop\n }\n", " chain forward {\n  type filter hook forward priority -10; policy accept;\n",
         "  iifname \"", in, "\" ip saddr != ", slot.sandbox_address, " drop\n", "  iifname \"", in,
         "\" ip daddr { 10.88.0.0/16, 127.0.0.0/8 } drop\n", "  iifname \"", in, "\" meta nfproto ipv6 drop\n",
