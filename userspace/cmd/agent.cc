@@ -300,6 +300,10 @@ void Agent::OnHub() {
 
 // After an adoption the rings wait for the shims, and then for clients, which come by themselves.
 void Agent::EndHold() {
+    if (!dns_adopted_ && absl::c_none_of(runs_, [](const auto& run) { return run.second->adopt_deadline_ns != 0; })) {
+        dns_adopted_ = true;
+        dns_->EndAdoption();
+    }
     if (adopted_ns_ == 0) return;
     const uint64_t now = BootNow();
     bool awaited = now - came_ns_ < kQuietNs;
@@ -313,6 +317,7 @@ void Agent::OnTick() {
     OnHub();
     EndHold();
     EndOrphans();
+    WatchCondemned();
     KillHeldBack();
     WatchLeftOut();
     const uint64_t now = BootNow();
@@ -359,9 +364,6 @@ Agent::Run* Agent::FindRun(const std::string& id) {
 }
 
 void Agent::DropPolicy(uint32_t index) {
-    const auto it = policy_uses_.find(index);
-    if (it == policy_uses_.end() || --it->second > 0) return;
-    policy_uses_.erase(it);
     const Status status = sensor_.RetirePolicy(index);
     if (!status.ok()) LogWarning("retire a policy: ", status.message());
 }

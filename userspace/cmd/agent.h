@@ -3,8 +3,8 @@
 //   SK_ASSIGN_OR_RETURN(auto agent, Agent::Create({...}));
 //   SK_RETURN_IF_ERROR(agent->Serve());     // until SIGTERM, Shutdown, or idle for too long
 //
-// One thread, beside that of EventHub and those of Killer. All calls of the sensor but PollRings
-// and ReadState, which any thread may make, are made here.
+// One thread, beside that of EventHub, that of the stub and those of Killer. The sensor is called here, but for its
+// rings, ReadState, PinAddress and RefundDns.
 #pragma once
 
 #include <map>
@@ -72,12 +72,13 @@ class Agent {
         api::Attestation attestation;
         api::Labels labels;
         std::vector<std::string> notes;
-        bool landlock = false;  // a domain for files is made
+        LandlockCover landlock;
         sandbox::v1::StoredDns dns;  // without upstreams: it asks nobody
         bool released = false;
         bool ended = false;
         api::ShimEnded end;
         bool killing = false;  // the killer is at it
+        bool kill_owed = false;  // it could not be ordered: no descriptor was free
         uint64_t held_back_ns = 0;  // boot time since when the breaker holds its kill back; 0 = it does not
         uint64_t held_for_ns = 0;   // how long it did
         bool drain_asked = false;
@@ -130,6 +131,7 @@ class Agent {
     void StartKill(Run& run, bool with_evidence);
     bool BreakerAllows(const sandbox::Sandbox& sandbox);
     void KillHeldBack();
+    void WatchCondemned();
     void WatchLeftOut();
     void OnKiller();
     void OnKilled(Run& run, const respond::Killed& killed);
@@ -173,7 +175,6 @@ class Agent {
     v1::Event Envelope(const sandbox::Sandbox& sandbox) const;
 
     Run* FindRun(const std::string& id);
-    void UsePolicy(uint32_t index) { ++policy_uses_[index]; }
     void DropPolicy(uint32_t index);
 
     Options options_;
@@ -190,10 +191,10 @@ class Agent {
     bool bpf_before_landlock_ = false;
     std::map<int, std::unique_ptr<Connection>> connections_;
     std::map<std::string, std::unique_ptr<Run>> runs_;
-    std::map<uint32_t, int> policy_uses_;
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
     std::map<std::tuple<uint64_t, std::string, bool>, launch::SeccompProgram> seccomp_;
     uint64_t idle_since_ns_ = 0;
+    bool dns_adopted_ = false;
     uint64_t adopted_ns_ = 0;  // the rings are held since then; 0 = they are read
     uint64_t came_ns_ = 0;     // last connection while they are held
     uint64_t accept_paused_ns_ = 0;  // no connection can be accepted since then; 0 = they can

@@ -15,7 +15,6 @@ Status Agent::AdoptAll() {
     SK_ASSIGN_OR_RETURN(const sandbox::StateFiles::Loaded loaded, files_->Load());
     for (const std::string& broken : loaded.broken) LogWarning("state file of no sandbox: ", broken);
     for (const kernel::Sensor::LiveSlot& live : slots) {
-        UsePolicy(live.slot.policy_index);
         const sandbox::StoredSandbox* stored = nullptr;
         for (const sandbox::StoredSandbox& candidate : loaded.sandboxes) {
             if (candidate.slot() == live.ref.slot && candidate.generation() == live.ref.generation)
@@ -51,7 +50,7 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
     info->labels.free.insert(stored.labels().begin(), stored.labels().end());
     info->runtime = stored.runtime();
     info->policies = {{.id = stored.policy_id(), .name = stored.policy_name(), .hash = stored.policy_hash()}};
-    info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), stored.landlock());
+    info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), {.files = stored.landlock(), .directories = stored.landlock_directories()});
     SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Adopt(info, stored.uid()));
     sandbox->argv.assign(stored.argv().begin(), stored.argv().end());
     sandbox->mode = stored.mode();
@@ -87,7 +86,7 @@ void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandb
     run->attestation.set_mode(stored.mode());
     run->attestation.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
     run->attestation.set_attested_boot_ns(stored.attested_boot_ns());
-    run->landlock = stored.landlock();
+    run->landlock = {.files = stored.landlock(), .directories = stored.landlock_directories()};
     run->dns = stored.dns();
     for (const CoverageRow& row : CoverageRows(sandbox.info->coverage)) {
         run->attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));

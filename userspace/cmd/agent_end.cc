@@ -17,6 +17,9 @@
 namespace stockade::cmd {
 namespace {
 
+// The record of a condemnation comes within milliseconds; later than this it was lost.
+constexpr uint64_t kRecordWaitNs = 1'000'000'000;
+
 // SIGSYS is how the kernel ends what made a system call that the filter kills for. No program of ours
 // sees that call: the end is all that there is to tell.
 v1::Refusal SeccompKill(uint64_t boot_ns) {
@@ -69,6 +72,25 @@ void Agent::OnUrgent(const v1::Event& event) {
     StartKill(*run, true);
 }
 
+// The record that condemns can be lost to a full ring; what the kernel keeps of the sandbox cannot. And a kill that
+// found no descriptor is ordered again.
+void Agent::WatchCondemned() {
+    std::vector<v1::Event> missed;
+    for (auto& [id, run] : runs_) {
+        if (run->kill_owed) StartKill(*run, !run->ended);
+        const sandbox::Sandbox* sandbox = registry_.Find(id);
+        if (!run->released || run->ended || sandbox == nullptr || sandbox->times.condemned_ns != 0) continue;
+        const StatusOr<sk_state> state =
+            sensor_.ReadState({.slot = sandbox->slot, .generation = sandbox->generation});
+        if (!state.ok() || state->condemned_ns == 0 || BootNow() - state->condemned_ns < kRecordWaitNs) continue;
+        v1::Event event;
+        event.set_boot_ns(state->condemned_ns);
+        event.mutable_sandbox()->set_id(id);
+        missed.push_back(std::move(event));
+    }
+    for (const v1::Event& event : missed) OnUrgent(event);
+}
+
 bool Agent::BreakerAllows(const sandbox::Sandbox& sandbox) {
     return breaker_.Allow(sandbox.info->policies.empty() ? "" : sandbox.info->policies.front().name,
                           BootNow());
@@ -89,7 +111,12 @@ void Agent::KillHeldBack() {
 void Agent::StartKill(Run& run, bool with_evidence) {
     if (run.killing || !run.cgroup.ok()) return;
     StatusOr<Fd> cgroup = Fd::Dup(run.cgroup.get());
-    if (!cgroup.ok()) return LogError(run.id, ": ", cgroup.status().message());
+    if (!cgroup.ok()) {
+        if (!run.kill_owed) LogError(run.id, ": its kill has to wait: ", cgroup.status().message());
+        run.kill_owed = true;
+        return;
+    }
+    run.kill_owed = false;
     run.killing = true;
     respond::KillOrder order{
         .id = run.id, .cgroup = *std::move(cgroup), .options = {}, .evidence = nullptr, .wait_pending = true};

@@ -167,6 +167,9 @@ void Agent::AttachClient(int fd, const api::Attach& attach) {
         return SendError(fd, absl::NotFoundError(absl::StrCat("no sandbox ", attach.id(), " is left")));
     }
     if (run->client_fd >= 0) return SendError(fd, absl::FailedPreconditionError("it has a client"));
+    if (!connections_[fd]->run_id.empty()) {
+        return SendError(fd, absl::FailedPreconditionError("one run for each connection"));
+    }
     run->client_fd = fd;
     connections_[fd]->run_id = run->id;
     connections_[fd]->run_events = attach.events();

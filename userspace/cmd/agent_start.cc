@@ -193,7 +193,7 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, sandbox::Sandbox& sandbox,
     order.mutable_limits()->set_pids(options_.config.pids_max);
     order.mutable_limits()->set_cpu_percent(options_.config.cpu_max_percent);
     LandlockChoice landlock = LandlockFor(run.policy, draft, sensor_.backend(), bpf_before_landlock_);
-    run.landlock = HasFileDomain(landlock.domain);
+    run.landlock = {.files = HasFileDomain(landlock.domain), .directories = HidesDirectories(landlock.domain)};
     if (!landlock.left_out.empty()) {
         run.notes.push_back(landlock.left_out);
         sandbox.conditions.push_back("Degraded/NoLandlock");
@@ -282,7 +282,6 @@ Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     SK_ASSIGN_OR_RETURN(const policy::CompiledPolicy compiled,
                         policy::Compile(run.policy, sensor_.keys(), {.root_fd = root.get()}));
     SK_ASSIGN_OR_RETURN(sandbox.policy_index, sensor_.PublishPolicy(compiled.cells));
-    UsePolicy(sandbox.policy_index);
     auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
     info->policies = {{.id = compiled.id, .name = compiled.name, .hash = compiled.hash_hex}};
     info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
@@ -333,7 +332,8 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
     stored.set_uid(sandbox.uid);
     stored.set_shim_pid(sandbox.shim_pid);
     stored.set_cgroup(sandbox.cgroup);
-    stored.set_landlock(run.landlock);
+    stored.set_landlock(run.landlock.files);
+    stored.set_landlock_directories(run.landlock.directories);
     if (!run.dns.upstreams().empty()) *stored.mutable_dns() = run.dns;
     for (const std::string& arg : sandbox.argv) stored.add_argv(arg);
     stored.set_created_boot_ns(sandbox.times.created_ns);

@@ -2,13 +2,16 @@
 
 namespace stockade::cmd {
 
-model::CoverageTable AttestedCoverage(kernel::Backend backend, model::FeatureSet missing, bool landlock) {
+model::CoverageTable AttestedCoverage(kernel::Backend backend, const model::FeatureSet& missing, LandlockCover landlock) {
     const model::Column column =
         backend == kernel::Backend::kLsm ? model::Column::kLsmLaunched : model::Column::kSignalLaunched;
-    if (!landlock) missing.set(static_cast<size_t>(model::Feature::LANDLOCK));
+    model::FeatureSet without = missing;
+    without.set(static_cast<size_t>(model::Feature::LANDLOCK));
     model::CoverageTable table;
     for (size_t i = 0; i < model::Operations().size(); ++i) {
-        const model::Coverage coverage = model::CoverageOf(static_cast<model::Operation>(i), column, missing);
+        const auto operation = static_cast<model::Operation>(i);
+        const bool holds = landlock.files && (landlock.directories || operation != model::Operation::OPEN_DIRECTORY);
+        const model::Coverage coverage = model::CoverageOf(operation, column, holds ? missing : without);
         table.emplace(model::Operations()[i].id, coverage.cell);
     }
     return table;

@@ -15,8 +15,12 @@ struct CoverageRow {
 };
 
 // Of a sandbox that the launcher built, under `backend`. `missing`: features that this kernel lacks.
-// `landlock`: a domain for files was made (HasFileDomain); without it that lock promises nothing.
-model::CoverageTable AttestedCoverage(kernel::Backend backend, model::FeatureSet missing, bool landlock);
+// What Landlock does for one sandbox.
+struct LandlockCover {
+    bool files = false;        // a domain for files was made (HasFileDomain); without it that lock promises nothing
+    bool directories = false;  // and it refuses to list directories (HidesDirectories)
+};
+model::CoverageTable AttestedCoverage(kernel::Backend backend, const model::FeatureSet& missing, LandlockCover landlock);
 
 // In the order of the coverage table.
 std::vector<CoverageRow> CoverageRows(const model::CoverageTable& table);

@@ -16,6 +16,8 @@ using model::Cell;
 using model::Feature;
 using testing::HasSubstr;
 
+constexpr LandlockCover kAll{.files = true, .directories = true};
+
 model::FeatureSet Missing(Feature feature) {
     model::FeatureSet missing;
     missing.set(static_cast<size_t>(feature));
@@ -38,12 +40,24 @@ LandlockChoice Choice(const std::string& spec) {
 }
 
 TEST(Attestation, LandlockPreventsUnderSignalWhereADomainWasMade) {
-    EXPECT_EQ(AttestedCoverage(kernel::Backend::kSignal, {}, true).at("open_read"), Cell::kPrevented);
-    EXPECT_EQ(AttestedCoverage(kernel::Backend::kSignal, {}, true).at("unlink"), Cell::kPrevented);
+    EXPECT_EQ(AttestedCoverage(kernel::Backend::kSignal, {}, kAll).at("open_read"), Cell::kPrevented);
+    EXPECT_EQ(AttestedCoverage(kernel::Backend::kSignal, {}, kAll).at("unlink"), Cell::kPrevented);
+}
+
+// The base lets "/" be listed, and Landlock then all below it.
+TEST(Attestation, ListingTheRootIsListingEverything) {
+    const auto cell = [](const LandlockChoice& choice) {
+        const LandlockCover cover{.files = HasFileDomain(choice.domain), .directories = HidesDirectories(choice.domain)};
+        const auto table = AttestedCoverage(kernel::Backend::kSignal, {}, cover);
+        EXPECT_EQ(table.at("open_read"), Cell::kPrevented);
+        return table.at("open_directory");
+    };
+    EXPECT_EQ(cell(Choice("{files: {read: [/usr/**], write: [/tmp/**]}}")), Cell::kKilledAfterEffect);
+    EXPECT_EQ(cell(Choice("{extends: [], files: {read: [/usr/**], write: [/tmp/**]}}")), Cell::kPrevented);
 }
 
 TEST(Attestation, AKernelWithoutLandlockIsNotCreditedWithIt) {
-    const auto table = AttestedCoverage(kernel::Backend::kSignal, Missing(Feature::LANDLOCK), true);
+    const auto table = AttestedCoverage(kernel::Backend::kSignal, Missing(Feature::LANDLOCK), kAll);
     EXPECT_EQ(table.at("open_read"), Cell::kKilledAfterEffect);
     EXPECT_EQ(table.at("unlink"), Cell::kSeen);
 }
@@ -52,7 +66,7 @@ TEST(Attestation, LandlockIsCreditedWithTruncateSinceAbi3) {
     const auto cells = [](int abi) {
         kernel::ProbeReport report;
         kernel::SetLandlockAbi(report, abi);
-        return AttestedCoverage(kernel::Backend::kSignal, report.missing(), true);
+        return AttestedCoverage(kernel::Backend::kSignal, report.missing(), kAll);
     };
     EXPECT_EQ(cells(2).at("truncate"), Cell::kSeen);
     EXPECT_EQ(cells(2).at("open_truncate"), Cell::kKilledAfterEffect);
@@ -62,14 +76,14 @@ TEST(Attestation, LandlockIsCreditedWithTruncateSinceAbi3) {
 }
 
 TEST(Attestation, ASandboxWithoutADomainIsNotCreditedWithIt) {
-    const auto table = AttestedCoverage(kernel::Backend::kSignal, {}, false);
+    const auto table = AttestedCoverage(kernel::Backend::kSignal, {}, {});
     EXPECT_EQ(table.at("open_read"), Cell::kKilledAfterEffect);
     // BPF prevents by itself.
-    EXPECT_EQ(AttestedCoverage(kernel::Backend::kLsm, {}, false).at("open_read"), Cell::kPrevented);
+    EXPECT_EQ(AttestedCoverage(kernel::Backend::kLsm, {}, {}).at("open_read"), Cell::kPrevented);
 }
 
 TEST(Attestation, RowsAreTheWholeTableInItsOrder) {
-    const std::vector<CoverageRow> rows = CoverageRows(AttestedCoverage(kernel::Backend::kLsm, {}, true));
+    const std::vector<CoverageRow> rows = CoverageRows(AttestedCoverage(kernel::Backend::kLsm, {}, kAll));
     ASSERT_EQ(rows.size(), model::Operations().size());
     for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].operation, model::Operations()[i].id);
 }

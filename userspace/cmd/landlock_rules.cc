@@ -70,6 +70,13 @@ bool HasFileDomain(const api::Landlock& domain) {
     return (domain.handled() & kFiles) == kFiles;
 }
 
+bool HidesDirectories(const api::Landlock& domain) {
+    for (const api::LandlockPath& row : domain.paths()) {
+        if (row.path() == "/" && (row.rights() & (launch::kLandlockRead | launch::kLandlockReadThis)) != 0) return false;
+    }
+    return HasFileDomain(domain);
+}
+
 bool BpfBeforeLandlock() {
     const StatusOr<std::string> lsms = ReadFile("/sys/kernel/security/lsm", 4096);
     if (!lsms.ok()) return false;

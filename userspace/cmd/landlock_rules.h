@@ -22,6 +22,10 @@ LandlockChoice LandlockFor(const policy::ResolvedPolicy& policy, const policy::C
 // It refuses to read and to write where nothing grants it.
 bool HasFileDomain(const api::Landlock& domain);
 
+// Whether it refuses to list directories. Not where "/" is listed, even alone: the right to list a directory is one
+// to list all below it.
+bool HidesDirectories(const api::Landlock& domain);
+
 // From /sys/kernel/security/lsm. False when unknown.
 bool BpfBeforeLandlock();
 

@@ -192,7 +192,8 @@ void RunClient::LoseAgent() {
     message.mutable_attach()->set_id(id_);
     message.mutable_attach()->set_events(events_ != nullptr);
     const StatusOr<api::Message> answer = Ask(*channel, message);
-    agent_lost_ = false;
+    // An agent that dies over the question is followed by another one.
+    agent_lost_ = absl::IsUnavailable(answer.status());
     if (answer.ok()) agent_ = *std::move(channel);
 }
 

@@ -56,7 +56,7 @@ StatusOr<bool> WaitValue(int cgroup_fd, absl::string_view key, int value, uint64
     if (absl::IsNotFound(events.status())) return value == 0;
     if (!events.ok()) return events.status();
     const uint64_t start = BootNow();
-    const uint64_t end = start + std::min(wait_ns, kForEver - start);
+    const uint64_t end = start + std::min(wait_ns, UINT64_MAX - start);
     while (true) {
         SK_ASSIGN_OR_RETURN(const int now_value, EventValue(events->get(), key));
         if (now_value == value) return true;
@@ -110,6 +110,8 @@ std::vector<int> ListPids(int cgroup_fd, size_t max) {
     return pids;
 }
 
+Status AskKill(int cgroup_fd) { return WriteIn(cgroup_fd, "cgroup.kill", "1"); }
+
 KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceFn& evidence) {
     KillReport report;
     // A freezer that fails or is late costs evidence its stillness, nothing else.
@@ -124,7 +126,7 @@ KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceF
         evidence(std::max(now + options.evidence_ns / 2, report.times.freeze_asked_ns + options.evidence_ns));
         report.times.evidence_ns = BootNow();
     }
-    report.status = WriteIn(cgroup_fd, "cgroup.kill", "1");
+    report.status = AskKill(cgroup_fd);
     report.times.kill_asked_ns = BootNow();
     const StatusOr<bool> empty = WaitEmpty(cgroup_fd, options.empty_wait_ns, options.halt_fd);
     if (empty.ok() && *empty) {

@@ -54,7 +54,9 @@ using EvidenceFn = std::function<void(uint64_t deadline_boot_ns)>;
 // `cgroup_fd` is borrowed. `evidence` may be empty.
 KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceFn& evidence);
 
-inline constexpr uint64_t kForEver = UINT64_MAX;
+// Writes cgroup.kill: each task in the cgroup and below gets a SIGKILL.
+Status AskKill(int cgroup_fd);
+
 // Waits until the cgroup has no process. True when it is empty, false after `wait_ns`, or when
 // `halt_fd` becomes readable.
 StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns, int halt_fd = -1);

@@ -1,5 +1,6 @@
 #include "userspace/respond/killer.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -7,6 +8,11 @@
 #include "userspace/base/errno.h"
 
 namespace stockade::respond {
+namespace {
+
+constexpr uint64_t kAskAgainNs = 1'000'000'000;
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Killer>> Killer::Create() {
     Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -52,13 +58,24 @@ void Killer::Work() {
         const bool again = report.pending && order.wait_pending;
         Report({.id = order.id, .report = report, .last = !again});
         if (again) {
-            const StatusOr<bool> empty = WaitEmpty(order.cgroup.get(), kForEver, halt_.get());
-            report.pending = !(empty.ok() && *empty);
+            report.pending = !EmptyAtLast(order.cgroup.get());
             if (!report.pending) report.times.empty_ns = BootNow();
             report.left = report.pending ? ListPids(order.cgroup.get(), kMaxLeft) : std::vector<int>();
             Report({.id = order.id, .report = report, .last = true});
         }
         lock.lock();
+    }
+}
+
+// What is left ends when the kernel lets it, and what could not be asked to (no descriptor was free) is asked again.
+bool Killer::EmptyAtLast(int cgroup_fd) {
+    while (true) {
+        const StatusOr<bool> empty = WaitEmpty(cgroup_fd, kAskAgainNs, halt_.get());
+        if (empty.ok() && *empty) return true;
+        pollfd halted{.fd = halt_.get(), .events = POLLIN, .revents = 0};
+        const int pause_ms = empty.ok() ? 0 : static_cast<int>(kAskAgainNs / 1'000'000);  // a wait that fails at once is no wait
+        if (poll(&halted, 1, pause_ms) == 1) return false;
+        (void)AskKill(cgroup_fd);  // the next wait sees whether it helped
     }
 }
 

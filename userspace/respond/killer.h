@@ -58,6 +58,7 @@ class Killer {
     Killer(Fd event, Fd halt) : event_(std::move(event)), halt_(std::move(halt)) {}
     void Work();
     void Report(Killed killed);
+    bool EmptyAtLast(int cgroup_fd);  // false = this ends first
 
     Fd event_;
     Fd halt_;  // readable once stop_ is set: ends the waits of the threads
