@@ -53,8 +53,10 @@ TEST(CornerCases, EachMessageIsCanonicalOrHasAReason) {
 }
 
 TEST(CornerCases, EveryPrefixOfEveryMessageIsReadWithoutHarm) {
+    size_t read = 0;
     for (const std::string& file : CapturesIn("corner-cases")) {
-        (void)ForEachMessage(file, [&](const CapturedMessage& message) {
+        const Status done = ForEachMessage(file, [&](const CapturedMessage& message) {
+            ++read;
             sk_dns_query whole;
             const bool canonical = Check(message.bytes, &whole) == SK_DNS_OK;
             for (size_t len = 0; len < std::min<size_t>(message.bytes.size(), 300); ++len) {
@@ -68,7 +70,9 @@ TEST(CornerCases, EveryPrefixOfEveryMessageIsReadWithoutHarm) {
                 EXPECT_TRUE(!canonical || fault != SK_DNS_OK) << message.where << " cut to " << len;
             }
         });
+        EXPECT_TRUE(done.ok()) << file << ": " << done;
     }
+    EXPECT_GT(read, 100u);
 }
 
 }  // namespace

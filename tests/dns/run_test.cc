@@ -2,12 +2,18 @@
 // names to a zone stays within its budget.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <arpa/inet.h>
 #include <signal.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "bpf/wire/dns_message.h"
+#include "tests/dns/dns_wire.h"
 #include "tests/dns/world.h"
 #include "tests/tools/product.h"
 
@@ -190,6 +196,78 @@ TEST_F(DnsRun, RepeatsThatAreAskedAgainAreCharged) {
     for (const std::string& name : world_->TakeNames()) arrived += absl::EndsWith(name, ".again.test");
     EXPECT_GE(arrived, 10u);
     EXPECT_LE(arrived * 9, 256u * 8) << "nine bits each at least";
+}
+
+// Names that find no room in the meter's memory are new each time, and cheap: asked over and over from the stub's
+// cache, they must not earn back what others have spent.
+TEST_F(DnsRun, WhatACacheAnswersEarnsNothingBack) {
+    const std::string policy = Policy("earn", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string code =
+        "import os, socket, time\n"
+        "def ask(name):\n"
+        "    try: socket.getaddrinfo(name, 80, socket.AF_INET)\n"
+        "    except OSError: pass\n"
+        "letters = 'abcdefghijklmnopqrstuvwxyz0123456789'\n"
+        "for i in range(760): ask(letters[i % 36] + letters[i // 36] + '.google.com')\n"
+        "ask('earn.test')\n"
+        "for i in range(30):\n"
+        "    ask(os.urandom(20).hex() + '.earn.test')\n"
+        "    for k in range(60): ask('earn.test')\n";
+    const Ran ran = product_->Run(policy, {"python3", "-c", code});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    size_t learnt = 0;
+    for (const std::string& name : world_->TakeNames()) learnt += absl::EndsWith(name, ".earn.test") ? 20 : 0;
+    EXPECT_GE(learnt, 60u) << "the plumbing works";
+    EXPECT_LE(learnt, 256u);
+}
+
+// The stub's address is one of the host's. Who else reaches it must not be able to open addresses for the sandbox.
+TEST_F(DnsRun, NobodyElseAsksInTheSandboxesName) {
+    const std::string policy = Policy("own", absl::StrCat(
+        "  network: {allow: [{name: \"*.egress.test\"}]}\n  dns: {resolvers: [", World::kResolver, "]}\n"));
+    world_->Answer("ok.egress.test", World::kOutside);
+    world_->Answer("later.egress.test", World::kOutside);
+    const std::string code =
+        "import os, socket, time\n"
+        "print([l.split()[1] for l in open('/etc/resolv.conf') if l.startswith('nameserver')][0], flush=True)\n"
+        "while not os.path.exists('/in/go'): time.sleep(0.02)\n"
+        "print(socket.gethostbyname('later.egress.test'))\n";
+    (void)product_->Put("own/here", "");
+    const pid_t pid = product_->StartRun(policy, {"python3", "-c", code}, "own", {"--in", product_->Path("own")});
+    ASSERT_TRUE(Until([&] { return absl::EndsWith(ReadText(product_->Path("own.out")), "\n"); }));
+    const std::string stub(absl::StripAsciiWhitespace(ReadText(product_->Path("own.out"))));
+    const Fd outsider(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(53);
+    ASSERT_EQ(inet_pton(AF_INET, stub.c_str(), &to.sin_addr), 1) << stub;
+    ASSERT_EQ(connect(outsider.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    const std::string query = WireQuery(1, "ok.egress.test", SK_DNS_TYPE_A);
+    ASSERT_EQ(send(outsider.get(), query.data(), query.size(), 0), static_cast<ssize_t>(query.size()));
+    (void)product_->Put("own/go", "");
+    const Ran ran = product_->Finish(pid, "own");
+    EXPECT_THAT(ran.out, HasSubstr(World::kOutside)) << ran.Text();
+    // The sandbox's own question went the same way after it, and came through.
+    EXPECT_THAT(world_->TakeNames(), testing::ElementsAre("later.egress.test"));
+}
+
+TEST_F(DnsRun, ManyBytesInTxtAnswersAreTold) {
+    const std::string policy = Policy("txt", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    world_->Text("big.down.test", std::string(1100, 'x'));
+    const std::string code =
+        "import socket, struct\n"
+        "server = [l.split()[1] for l in open('/etc/resolv.conf') if l.startswith('nameserver')][0]\n"
+        "q = struct.pack('>HHHHHH', 7, 256, 1, 0, 0, 0) + b'\\3big\\4down\\4test\\0' + struct.pack('>HH', 16, 1)\n"
+        "with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:\n"
+        "    s.connect((server, 53)); s.send(q); print(bool(s.recv(4096)[2] & 2))\n"
+        "with socket.create_connection((server, 53), timeout=10) as s:\n"
+        "    s.sendall(struct.pack('>H', len(q)) + q); print(struct.unpack('>H', s.recv(2))[0] > 1100)\n";
+    const Ran ran = product_->Run(policy, {"python3", "-c", code});
+    EXPECT_EQ(ran.out, "True\nTrue\n") << ran.Text();
+    const auto told = [](const Json& event) {
+        return At(event, "finding.rule") == "dns-downlink" && absl::StrContains(At(event, "finding.title"), "down.test");
+    };
+    EXPECT_EQ(std::count_if(ran.events.begin(), ran.events.end(), told), 1) << ran.Text();
 }
 
 TEST_F(DnsRun, WithoutDnsThereIsNone) {

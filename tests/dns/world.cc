@@ -32,10 +32,11 @@ StatusOr<Fd> BoundTo(const char* address, int port, int type) {
     return fd;
 }
 
-// One A record, or none: of a name without an address, and for other types.
-std::string Reply(const std::string& query, const sk_dns_query& parsed, const std::string& name, const std::string& address) {
+// One record of the type asked for, or none.
+std::string Reply(const std::string& query, const sk_dns_query& parsed, const std::string& name, const std::string& address,
+                  const std::string& text) {
     WireAnswer answer{.id = static_cast<uint16_t>(sk_dns_u16(dns::MessageBytes(query))),
-                      .flags = static_cast<uint16_t>(address.empty() ? 0x8583 : 0x8580),
+                      .flags = static_cast<uint16_t>(address.empty() && text.empty() ? 0x8583 : 0x8580),
                       .name = name,
                       .type = parsed.question.type,
                       .answers = {},
@@ -43,6 +44,14 @@ std::string Reply(const std::string& query, const sk_dns_query& parsed, const st
     if (!address.empty() && parsed.question.type == SK_DNS_TYPE_A) {
         const in_addr_t bytes = inet_addr(address.c_str());
         answer.answers.push_back({AtQuestion(), SK_DNS_TYPE_A, 60, std::string(reinterpret_cast<const char*>(&bytes), 4)});
+    }
+    if (!text.empty() && parsed.question.type == SK_DNS_TYPE_TXT) {
+        std::string data;
+        for (size_t at = 0; at < text.size(); at += 255) {
+            const std::string part = text.substr(at, 255);
+            data += static_cast<char>(part.size()) + part;
+        }
+        answer.answers.push_back({AtQuestion(), SK_DNS_TYPE_TXT, 60, data});
     }
     return answer.Bytes();
 }
@@ -118,13 +127,14 @@ void World::ServeNames() {
         if (sk_dns_check_query(dns::MessageBytes(query), static_cast<uint32_t>(n), SK_DNS_ALLOW_UPPER, &parsed) != SK_DNS_OK) continue;
         dns::HostName name;
         dns::ToHostName(parsed.question.name, &name);
-        std::string address;
+        std::string address, text;
         {
             std::lock_guard lock(mutex_);
             names_.emplace_back(name.lower());
             if (const auto found = addresses_.find(std::string(name.lower())); found != addresses_.end()) address = found->second;
+            if (const auto found = texts_.find(std::string(name.lower())); found != texts_.end()) text = found->second;
         }
-        const std::string reply = Reply(query, parsed, std::string(name.lower()), address);
+        const std::string reply = Reply(query, parsed, std::string(name.lower()), address, text);
         (void)sendto(names_fd_.get(), reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), size);
     }
 }
@@ -132,6 +142,11 @@ void World::ServeNames() {
 void World::Answer(const std::string& name, const std::string& address) {
     std::lock_guard lock(mutex_);
     addresses_[name] = address;
+}
+
+void World::Text(const std::string& name, const std::string& text) {
+    std::lock_guard lock(mutex_);
+    texts_[name] = text;
 }
 
 std::vector<std::string> World::TakeNames() {

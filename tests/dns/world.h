@@ -26,6 +26,8 @@ class World {
 
     // From here on the name has this IPv4 address, for 60 s; names without one do not exist.
     void Answer(const std::string& name, const std::string& address);
+    // And this TXT record.
+    void Text(const std::string& name, const std::string& text);
     // Names that the name server was asked for since the last call, in the order they came.
     std::vector<std::string> TakeNames();
 
@@ -40,7 +42,7 @@ class World {
     std::vector<Fd> hello_;
     std::thread hello_thread_, names_thread_;
     std::mutex mutex_;
-    std::map<std::string, std::string> addresses_;
+    std::map<std::string, std::string> addresses_, texts_;
     std::vector<std::string> names_;
 };
 

@@ -26,6 +26,19 @@ uint32_t Units(uint32_t bytes) {
 }
 uint32_t Bytes(uint64_t units) { return static_cast<uint32_t>((units + SK_DNS_BYTE - 1) / SK_DNS_BYTE); }
 
+// What a policy had given to the budget's first sandbox.
+dns::Budgets AmountsOf(const sk_dns_budget& credit) {
+    const auto bytes = [](uint32_t units) {
+        return units == SK_DNS_UNLIMITED ? dns::Budgets::kUnlimited : units / SK_DNS_BYTE;
+    };
+    dns::Budgets out;
+    out.zone = bytes(credit.zone_budget);
+    out.ranked = bytes(credit.ranked_budget);
+    out.total = bytes(credit.total_budget);
+    out.reverse = bytes(credit.reverse_budget);
+    return out;
+}
+
 // Labels from `at` on, as sent. Empty where they do not end in the root's.
 std::string NameOf(const sk_dns& record, size_t at) {
     std::string out;
@@ -69,9 +82,11 @@ Status DnsBudgets::Load() {
             !absl::SimpleAtoi(words[1], &budget->ref.generation) || !absl::CUnescape(words[2], &budget->id)) {
             return absl::DataLossError(absl::StrCat(options_.file, ": not written by an agent: '", line, "'"));
         }
-        if (!options_.sensor->DnsBudgetLives(budget->ref)) continue;  // the maps are other ones by now
+        const StatusOr<sk_dns_budget> credit = options_.sensor->ReadDnsBudget(budget->ref);
+        if (!credit.ok()) continue;  // the maps are other ones by now
         budget->keep = absl::StartsWith(budget->id, "session ");
-        budget->meter = std::make_unique<dns::Meter>(*options_.knowledge, dns::MeterState(options_.sensor->keys(), BootNow()));
+        budget->meter = std::make_unique<dns::Meter>(
+            *options_.knowledge, dns::MeterState(options_.sensor->keys(), BootNow()), AmountsOf(*credit));
         numbers_[budget->id] = budget->ref.number;
         budgets_[budget->ref.number] = std::move(budget);
     }
@@ -128,6 +143,17 @@ void DnsBudgets::Release(const std::string& id) {
     Save();
 }
 
+void DnsBudgets::CloseUnused() {
+    std::vector<std::string> unused;
+    {
+        std::lock_guard lock(mutex_);
+        for (const auto& [number, budget] : budgets_) {
+            if (budget->users == 0 && !budget->keep) unused.push_back(budget->id);
+        }
+    }
+    for (const std::string& id : unused) Release(id);
+}
+
 DnsBudgets::Budget* DnsBudgets::Find(uint32_t number, uint32_t generation) {
     const auto found = budgets_.find(number);
     return found != budgets_.end() && found->second->ref.generation == generation ? found->second.get() : nullptr;
@@ -162,10 +188,15 @@ void DnsBudgets::Settle(Budget& budget, const sk_dns& record, const std::string&
     if (record.limit == 0 || record.head.boot_ns < since_ns_) return;
     const dns::Zone cut = options_.knowledge->suffixes.Find(name);
     const std::string zones[2] = {zone.empty() ? "." : zone, std::string(cut.icann)};
+    const bool reverse = dns::IsReverseName(name);
+    const sk_hash_keys keys = options_.sensor->keys();
     bool found[2];
     const auto spent = [&](int i) -> uint32_t {
         size_t index = dns::kReverseZone;
-        found[i] = dns::IsReverseName(name) ? i == 0 : budget.meter->state().FindZone(zones[i], &index);
+        found[i] = reverse ? i == 0 : budget.meter->state().FindZone(zones[i], &index);
+        // Charged to the record that zones share: it is not this one's to give back.
+        const uint64_t key = dns::ZoneHash(keys, zones[i] == "." ? absl::string_view() : zones[i]);
+        found[i] = found[i] && record.zone_key[i] == (reverse ? SK_DNS_ZONE_REVERSE : sk_dns_zone_key_of(key));
         return found[i] ? budget.meter->state().zone(index).spent : 0;
     };
     const uint32_t before[2] = {spent(0), spent(1)}, total = budget.meter->state().total;
@@ -188,7 +219,8 @@ void DnsBudgets::Settle(Budget& budget, const sk_dns& record, const std::string&
     if (decision.verdict == dns::Verdict::kWarn) Tell(budget, record, name, "medium", dns::CauseText(decision.cause));
 }
 
-void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer, bool from_cache) {
+void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const kernel::SlotRef& slot, const dns::Answer& answer,
+                          bool from_cache) {
     std::lock_guard lock(mutex_);
     Budget* budget = Find(ref.number, ref.generation);
     if (budget == nullptr) return;
@@ -202,9 +234,10 @@ void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& an
         return !zone.empty() && state.FindZone(zone, &index) ? state.zone(index).spent : 0;
     };
     const uint32_t before[2] = {spent(zones[0]), spent(zones[1])}, total = state.total;
-    (void)budget->meter->Hear(answer);
+    const dns::Decision heard = budget->meter->Hear(answer);
+    if (heard.verdict == dns::Verdict::kWarn) TellDownlink(slot, heard);
     if (!from_cache || dns::IsReverseName(answer.name)) return;
-    budget->meter->Forgive(answer.name);
+    budget->meter->Forgive(answer.name, answer.type);
     sk_dns_refund refund{};
     refund.budget = ref.number;
     refund.generation = ref.generation;
@@ -224,6 +257,19 @@ void DnsBudgets::GiveBack(Budget& budget, const sk_dns_refund& refund) {
     if (refund.amount[0] == 0 && refund.amount[1] == 0 && refund.total == 0) return;
     const Status status = options_.sensor->RefundDns(refund);
     if (!status.ok()) LogWarning("refund of ", budget.id, ": ", status.message());
+}
+
+void DnsBudgets::TellDownlink(const kernel::SlotRef& slot, const dns::Decision& heard) {
+    v1::Event event;
+    event.set_kind("finding");
+    event.set_boot_ns(BootNow());
+    event.mutable_sandbox()->set_slot(slot.slot);
+    event.mutable_sandbox()->set_generation(slot.generation);
+    v1::Finding& finding = *event.mutable_finding();
+    finding.set_rule("dns-downlink");
+    finding.set_severity("medium");
+    finding.set_title(absl::StrCat(dns::CauseText(heard.cause), ": ", heard.zone));
+    options_.publish(std::move(event));
 }
 
 void DnsBudgets::Tell(Budget& budget, const sk_dns& record, const std::string& name,

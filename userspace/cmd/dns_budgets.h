@@ -37,12 +37,14 @@ class DnsBudgets {
     // user is gone, for the session's next sandbox.
     StatusOr<kernel::DnsBudgetRef> Use(const std::string& id, const dns::Budgets& amounts, bool keep);
     void Release(const std::string& id);
+    // Those of sandboxes that an earlier agent had and that are gone.
+    void CloseUnused();
 
     // A record of a ring; those of other kinds are passed over.
     void OnRecord(std::span<const uint8_t> record);
-    // An answer that the stub is about to give, to a query that came over UDP. `from_cache`: it asked nobody. Its
-    // TTL must be 0: whether others have a cache is not believed.
-    void OnAnswer(const kernel::DnsBudgetRef& ref, const dns::Answer& answer, bool from_cache);
+    // An answer that the stub is about to give to the slot's sandbox. `from_cache`: to a query over UDP, which was
+    // charged, and it asked nobody. Its TTL must be 0: whether others have a cache is not believed.
+    void OnAnswer(const kernel::DnsBudgetRef& ref, const kernel::SlotRef& slot, const dns::Answer& answer, bool from_cache);
 
   private:
     struct Zone {
@@ -70,6 +72,7 @@ class DnsBudgets {
     void Settle(Budget& budget, const sk_dns& record, const std::string& name, const std::string& sent);
     void Tell(Budget& budget, const sk_dns& record, const std::string& name,
               absl::string_view severity, absl::string_view what);
+    void TellDownlink(const kernel::SlotRef& slot, const dns::Decision& heard);
     void GiveBack(Budget& budget, const sk_dns_refund& refund);
     Zone& ZoneOf(Budget& budget, const std::string& zone);
 

@@ -59,7 +59,7 @@ class FakeSensor : public kernel::Sensor {
     Status FreeSlot(const kernel::SlotRef&) override { return {}; }
     Status SetDnsKnown(std::span<const kernel::DnsKnown>) override { return {}; }
     StatusOr<kernel::DnsBudgetRef> OpenDnsBudget(const sk_dns_budget&) override { return kernel::DnsBudgetRef{}; }
-    bool DnsBudgetLives(const kernel::DnsBudgetRef&) const override { return false; }
+    StatusOr<sk_dns_budget> ReadDnsBudget(const kernel::DnsBudgetRef&) const override { return absl::NotFoundError(""); }
     Status CloseDnsBudget(const kernel::DnsBudgetRef&) override { return {}; }
     Status BindDns(const kernel::SlotRef&, const kernel::DnsBinding&) override { return {}; }
     Status PinAddress(const kernel::SlotRef&, const sk_dns_server&, int, uint16_t, uint64_t) override { return {}; }

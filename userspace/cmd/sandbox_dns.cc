@@ -89,9 +89,9 @@ class Answerer {
                 if (!Pin(rule, pinned)) return false;
             }
         }
-        if (answered.rcode == dns::kStubServerFailure || answered.tcp) return true;
-        budgets_.OnAnswer(budget_, {.name = answered.name, .sent = answered.name, .type = answered.type, .time_ns = BootNow(),
-                                    .ttl_s = 0, .downlink_bytes = answered.downlink_bytes}, answered.from_cache);
+        if (answered.rcode == dns::kStubServerFailure) return true;
+        budgets_.OnAnswer(budget_, ref_, {.name = answered.name, .sent = answered.name, .type = answered.type, .time_ns = BootNow(),
+                                    .ttl_s = 0, .downlink_bytes = answered.downlink_bytes}, answered.from_cache && !answered.tcp);
         return true;
     }
 
@@ -163,13 +163,21 @@ Status SandboxDns::Ready() {
     std::vector<kernel::DnsKnown> known;
     for (const auto& [zone, value] : dns::KernelZones(*knowledge_, options_.sensor->keys())) known.push_back({zone, value});
     SK_RETURN_IF_ERROR(options_.sensor->SetDnsKnown(known));
+    SK_ASSIGN_OR_RETURN(std::unique_ptr<dns::Stub> stub, dns::Stub::Start({}));
     SK_ASSIGN_OR_RETURN(owned_budgets_, DnsBudgets::Create({.sensor = options_.sensor,
                                                             .knowledge = knowledge_.get(),
                                                             .publish = options_.publish,
                                                             .file = options_.runtime_dir + "/dns_budgets"}));
+    if (adopted_) owned_budgets_->CloseUnused();
+    // Last: from here on the other thread uses them.
+    stub_ = std::move(stub);
     budgets_ = owned_budgets_.get();
-    SK_ASSIGN_OR_RETURN(stub_, dns::Stub::Start({}));
     return absl::OkStatus();
+}
+
+void SandboxDns::EndAdoption() {
+    adopted_ = true;
+    if (owned_budgets_ != nullptr) owned_budgets_->CloseUnused();
 }
 
 Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) {

@@ -45,6 +45,8 @@ class SandboxDns {
     Status Start(Sandbox sandbox, const policy::ResolvedPolicy& policy);
     // The kernel's binding and the budget stand: an earlier agent made them.
     Status Adopt(Sandbox sandbox);
+    // Whatever was to be adopted has been.
+    void EndAdoption();
     // Without effect for a sandbox that has none.
     void End(const kernel::SlotRef& ref);
 
@@ -58,6 +60,7 @@ class SandboxDns {
     Status Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget);
 
     const Options options_;
+    bool adopted_ = false;
     std::unique_ptr<dns::Knowledge> knowledge_;
     std::unique_ptr<DnsBudgets> owned_budgets_;
     std::atomic<DnsBudgets*> budgets_{nullptr};  // for the other thread

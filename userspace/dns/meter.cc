@@ -306,10 +306,13 @@ Decision Meter::Ask(const Query& query) {
     return decision;
 }
 
-void Meter::Forgive(absl::string_view name) {
+void Meter::Forgive(absl::string_view name, uint16_t type) {
     const Accounts accounts = Open(name, name);
+    // What every repeat of a name that is remembered has settled at, or more. One that found no room is new each
+    // time, which can be cheaper: giving this back would pay the sandbox for asking.
     const uint32_t amount = SK_DNS_CHARGE_REPEAT + SK_DNS_CHARGE_GAP_BURST;
     for (size_t i = 0; i < accounts.count; ++i) {
+        if (!WasAsked(accounts.list[i], type)) continue;
         ZoneRecord& zone = state_.zone(accounts.list[i].zone);
         zone.spent -= std::min(zone.spent, amount);
         if (accounts.list[i].counts_for_total) state_.total -= std::min(state_.total, amount);

@@ -112,7 +112,7 @@ class Meter {
     Decision Hear(const Answer& answer);
     // A repeat of this name did not go further than a cache of our own: what says that it is one is given back,
     // its moment is not.
-    void Forgive(absl::string_view name);
+    void Forgive(absl::string_view name, uint16_t type);
 
     const MeterState& state() const { return state_; }
 

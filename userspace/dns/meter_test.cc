@@ -209,6 +209,36 @@ TEST_F(MeterTest, AddressesHaveABudgetOfTheirOwn) {
     EXPECT_EQ(Ask("www.shop.org").verdict, Verdict::kAllow);
 }
 
+// What a cache of ours answers is given back as what every remembered repeat costs: a name that finds no room is
+// none, and to be asked over and over must not pay.
+TEST_F(MeterTest, NamesThatFindNoRoomEarnNothing) {
+    const std::string letters = "abcdefghijklmnopqrstuvwxyz0123456789";
+    for (size_t i = 0; i < kMaxNames + 10; ++i)
+        ASSERT_NE(Ask(absl::StrCat(letters.substr(i % 36, 1), letters.substr(i / 36, 1), ".google.com")).verdict, Verdict::kDrop) << i;
+    ASSERT_EQ(meter_.state().names(), kMaxNames);
+    uint32_t spent = Ask("evil.test").spent, total = meter_.state().total;
+    for (int i = 0; i < 50; ++i) {
+        (void)Ask("evil.test");
+        meter_.Forgive("evil.test", SK_DNS_TYPE_A);
+        size_t zone = 0;
+        ASSERT_TRUE(meter_.state().FindZone("evil.test", &zone));
+        EXPECT_GE(meter_.state().zone(zone).spent, spent);
+        EXPECT_GE(meter_.state().total, total);
+        spent = meter_.state().zone(zone).spent;
+        total = meter_.state().total;
+    }
+}
+
+TEST_F(MeterTest, ARememberedRepeatOfACacheCostsItsMomentOnly) {
+    (void)Ask("a.evil.test");
+    const uint32_t before = Ask("a.evil.test").spent;
+    (void)Ask("a.evil.test");
+    meter_.Forgive("a.evil.test", SK_DNS_TYPE_A);
+    size_t zone = 0;
+    ASSERT_TRUE(meter_.state().FindZone("evil.test", &zone));
+    EXPECT_LT(meter_.state().zone(zone).spent, before + SK_DNS_CHARGE_REPEAT);
+}
+
 TEST_F(MeterTest, DownlinkWarnsOnce) {
     Ask("a.evil.org", SK_DNS_TYPE_TXT);
     EXPECT_EQ(Hear("a.evil.org", 0, 1000).verdict, Verdict::kAllow);

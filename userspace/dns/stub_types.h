@@ -79,7 +79,7 @@ enum class StubPolicy {
     kNoSuchName,  // NXDOMAIN
 };
 
-// An answer as a sandbox gets it, to a question whose policy was kForward.
+// An answer as a sandbox gets it, to a question whose policy was kForward or kFromCache.
 struct StubAnswered {
     std::string name;
     uint16_t type = 0;

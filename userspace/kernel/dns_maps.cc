@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
@@ -42,6 +43,18 @@ StatusOr<DnsMaps> DnsMaps::Create(Programs* programs) {
 
 Status DnsMaps::SetKnown(std::span<const DnsKnown> known) {
     const int fd = programs_->MapFd("dns_known");
+    // What an earlier agent's lists had and ours do not: a zone that is believed no longer.
+    std::unordered_set<uint64_t> ours;
+    for (const DnsKnown& zone : known) ours.insert(zone.zone);
+    std::vector<uint64_t> gone;
+    uint64_t key = 0, next = 0;
+    for (bool more = bpf_map_get_next_key(fd, nullptr, &next) == 0; more; more = bpf_map_get_next_key(fd, &key, &next) == 0) {
+        key = next;
+        if (ours.count(key) == 0) gone.push_back(key);
+    }
+    for (uint64_t zone : gone) {
+        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_delete_elem(fd, &zone), "remove from the list of zones"));
+    }
     for (const DnsKnown& zone : known) {
         SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(fd, &zone.zone, &zone.value, BPF_ANY), "write the list of zones"));
     }
@@ -59,6 +72,13 @@ StatusOr<DnsBudgetRef> DnsMaps::OpenBudget(const sk_dns_budget& amounts) {
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_budgets"), &number, &budget, BPF_ANY), "write a DNS budget"));
     used_[number] = true;
     return DnsBudgetRef{number, budget.generation};
+}
+
+StatusOr<sk_dns_budget> DnsMaps::ReadBudget(const DnsBudgetRef& ref) const {
+    if (!Lives(ref)) return absl::NotFoundError("the DNS budget is another session's by now");
+    sk_dns_budget budget{};
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_lookup_elem(programs_->MapFd("dns_budgets"), &ref.number, &budget), "read a DNS budget"));
+    return budget;
 }
 
 // Its zones go with it: nobody may be charged for what an earlier session spent.
@@ -124,19 +144,19 @@ Status DnsMaps::Pin(const SlotRef& ref, const sk_dns_server& address, int family
                              .port = port, .family = static_cast<uint32_t>(family)};
     std::lock_guard lock(*pins_mutex_);
     const int fd = programs_->MapFd("dns_pins");
-    std::vector<Pinned>& pins = pins_[ref.slot];
-    auto pinned = std::find_if(pins.begin(), pins.end(), [&](const Pinned& pin) { return std::memcmp(&pin.key, &key, sizeof(key)) == 0; });
-    if (pinned == pins.end()) {
-        if (pins.size() >= kMaxPins) {
-            const uint64_t now = BootNow();
-            std::erase_if(pins, [&](const Pinned& pin) { return pin.until_ns < now && bpf_map_delete_elem(fd, &pin.key) == 0; });
-        }
+    Pins& pins = pins_[ref.slot];
+    const auto known = pins.find(key);
+    // A sandbox can ask for the same answer thousands of times a second.
+    if (known != pins.end() && until_ns < known->second + kPinStepNs) return absl::OkStatus();
+    if (known == pins.end() && pins.size() >= kMaxPins) {
+        const uint64_t now = BootNow();
+        std::erase_if(pins, [&](const auto& pin) { return pin.second < now && bpf_map_delete_elem(fd, &pin.first) == 0; });
         if (pins.size() >= kMaxPins) return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxPins, " addresses by name in one sandbox"));
-        pinned = pins.insert(pins.end(), {key, until_ns});
     }
-    pinned->until_ns = std::max(pinned->until_ns, until_ns);
-    const sk_dns_pin pin{.until_ns = pinned->until_ns};
-    return NegErrnoStatus(bpf_map_update_elem(fd, &key, &pin, BPF_ANY), "pin an address");
+    const sk_dns_pin pin{.until_ns = until_ns};
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(fd, &key, &pin, BPF_ANY), "pin an address"));
+    pins[key] = until_ns;
+    return absl::OkStatus();
 }
 
 void DnsMaps::ForgetPins(const SlotRef& ref) {
@@ -144,7 +164,7 @@ void DnsMaps::ForgetPins(const SlotRef& ref) {
     const auto pins = pins_.find(ref.slot);
     if (pins == pins_.end()) return;
     // One that stays is of a generation that does not come back soon.
-    for (const Pinned& pin : pins->second) (void)bpf_map_delete_elem(programs_->MapFd("dns_pins"), &pin.key);
+    for (const auto& [key, until_ns] : pins->second) (void)bpf_map_delete_elem(programs_->MapFd("dns_pins"), &key);
     pins_.erase(pins);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,12 +27,16 @@ class DnsMaps {
     bool Lives(const DnsBudgetRef& ref) const {
         return ref.number != 0 && ref.number < SK_DNS_BUDGETS && used_[ref.number] && generations_[ref.number] == ref.generation;
     }
+    // kNotFound when it is another session's by now.
+    StatusOr<sk_dns_budget> ReadBudget(const DnsBudgetRef& ref) const;
     Status CloseBudget(const DnsBudgetRef& ref);
     Status Bind(const SlotRef& ref, const DnsBinding& binding);
     // Of a slot that is freed; without effect where nothing was bound.
     Status Unbind(const SlotRef& ref);
     // Addresses of one sandbox at once: a name has some ten, and answers that come and go add up.
     static constexpr size_t kMaxPins = 4096;
+    // An address that is pinned already is not written anew for less than this: half of the least grace.
+    static constexpr uint64_t kPinStepNs = 30'000'000'000;
     // kResourceExhausted beyond kMaxPins that are still valid.
     Status Pin(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns);
     Status Refund(const sk_dns_refund& refund);
@@ -46,12 +51,12 @@ class DnsMaps {
     std::vector<bool> used_;                 // by budget
     std::set<uint32_t> bound_;               // slots that we have bound
     std::map<uint32_t, std::vector<uint64_t>> rules_;  // by slot: zones with a rule
-    struct Pinned {
-        sk_dns_pin_key key;
-        uint64_t until_ns;
+    struct ByBytes {
+        bool operator()(const sk_dns_pin_key& a, const sk_dns_pin_key& b) const { return std::memcmp(&a, &b, sizeof(a)) < 0; }
     };
+    using Pins = std::map<sk_dns_pin_key, uint64_t, ByBytes>;  // until when, boot time
     std::unique_ptr<std::mutex> pins_mutex_;
-    std::map<uint32_t, std::vector<Pinned>> pins_;  // by slot; under pins_mutex_
+    std::map<uint32_t, Pins> pins_;  // by slot; under pins_mutex_
 };
 
 }  // namespace stockade::kernel

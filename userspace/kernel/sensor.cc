@@ -79,7 +79,7 @@ class SensorImpl : public Sensor {
     StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
     Status SetDnsKnown(std::span<const DnsKnown> known) override { return dns_->SetKnown(known); }
     StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts) override { return dns_->OpenBudget(amounts); }
-    bool DnsBudgetLives(const DnsBudgetRef& ref) const override { return dns_->Lives(ref); }
+    StatusOr<sk_dns_budget> ReadDnsBudget(const DnsBudgetRef& ref) const override { return dns_->ReadBudget(ref); }
     Status CloseDnsBudget(const DnsBudgetRef& ref) override { return dns_->CloseBudget(ref); }
     Status BindDns(const SlotRef& ref, const DnsBinding& binding) override { return dns_->Bind(ref, binding); }
     Status PinAddress(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns) override {

@@ -5,7 +5,8 @@
 //   SK_ASSIGN_OR_RETURN(SlotRef ref, sensor->BindSlot({...}));
 //   SK_RETURN_IF_ERROR(sensor->Label(ref, pidfd));
 //
-// Threads: one caller at a time, except those of the rings, which one reader thread of its own may call.
+// Threads: one caller at a time, except those of the rings, which one reader thread of its own may call, and
+// ReadState, PinAddress and RefundDns, which any may.
 // It does not resolve names, read policies from files, or decide anything.
 #pragma once
 
@@ -124,7 +125,7 @@ class Sensor {
     virtual Status SetDnsKnown(std::span<const DnsKnown> known) = 0;
     virtual StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts) = 0;
     // It is open: not ended, and not of kernel maps that are gone.
-    virtual bool DnsBudgetLives(const DnsBudgetRef& ref) const = 0;
+    virtual StatusOr<sk_dns_budget> ReadDnsBudget(const DnsBudgetRef& ref) const = 0;
     virtual Status CloseDnsBudget(const DnsBudgetRef& ref) = 0;
     virtual Status BindDns(const SlotRef& ref, const DnsBinding& binding) = 0;
     // Until then (boot time) the sandbox may connect there; port 0 = to any port. Any thread.
