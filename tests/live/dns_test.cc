@@ -41,9 +41,10 @@ TEST_F(Dns, OnlyTheCanonicalFormLeavesAndEachFaultIsNamed) {
     std::vector<std::string> messages;
     for (const char* folder : {"corner-cases", "tunnel-captures"}) {
         for (const std::string& file : CapturesIn(folder)) {
-            (void)ForEachMessage(file, [&](const CapturedMessage& message) {
+            const Status read = ForEachMessage(file, [&](const CapturedMessage& message) {
                 if (message.bytes.size() < 1400 && messages.size() < 1500) messages.push_back(message.bytes);
             });
+            ASSERT_TRUE(read.ok()) << file << ": " << read;
         }
     }
     ASSERT_GT(messages.size(), 300u);

@@ -94,7 +94,7 @@ StatusOr<int> RingReader::Poll(int timeout_ms, const Sensor::RecordFn& fn) {
             // One with records that wait to be released, or that are still being written, is always readable.
             const bool released = sources_[i].released == sources_[i].handed && Load(sources_[i].producer) == sources_[i].handed;
             waiting[i] = {.fd = released ? sources_[i].fd : -1, .events = POLLIN, .revents = 0};
-            if (!released) timeout_ms = std::min(timeout_ms, kUnreleasedPollMs);
+            if (!released) timeout_ms = timeout_ms < 0 ? kUnreleasedPollMs : std::min(timeout_ms, kUnreleasedPollMs);
         }
         if (count > 0 || waited || timeout_ms == 0) return count;
         if (poll(waiting, kRings, timeout_ms) < 0 && errno != EINTR) return ErrnoStatus(errno, "wait for the rings");

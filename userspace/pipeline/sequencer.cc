@@ -27,6 +27,7 @@ Sequencer::Stream& Sequencer::StreamOf(uint32_t slot, uint32_t generation) {
 
 void Sequencer::Track(uint32_t slot, uint32_t generation, uint64_t first_seq) {
     Stream& stream = StreamOf(slot, generation);
+    stream.tracked = true;
     if (stream.next == 0) stream.next = first_seq;
     Advance(stream);
 }
@@ -40,6 +41,7 @@ void Sequencer::Reconcile(uint32_t slot, uint32_t generation, uint64_t suppresse
 
 void Sequencer::Add(uint32_t slot, uint32_t generation, std::unique_ptr<v1::Event> event) {
     Stream& stream = StreamOf(slot, generation);
+    if (!stream.tracked) active_.insert(KeyOf(slot, generation));
     const uint64_t seq = event->kernel_seq();
     if (stream.sandbox.id().empty()) {
         stream.sandbox = event->sandbox();
@@ -205,7 +207,11 @@ void Sequencer::OnDrained(uint64_t now_boot_ns) {
         }
         if (stream.waiting.empty() && stream.unexplained == 0) done.push_back(key);
     }
-    for (Key key : done) active_.erase(key);
+    for (Key key : done) {
+        active_.erase(key);
+        const auto it = streams_.find(key);
+        if (it != streams_.end() && !it->second->tracked) streams_.erase(it);
+    }
 }
 
 void Sequencer::Finish(uint32_t slot, uint32_t generation, uint64_t last_seq) {

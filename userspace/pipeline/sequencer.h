@@ -58,6 +58,7 @@ class Sequencer {
 
     const Counters& counters() const { return counters_; }
     size_t waiting() const { return waiting_all_; }
+    size_t streams() const { return streams_.size(); }  // sandboxes that something is kept of
     // Calls of OnDrained, and up to which of them all that came before it has been handed on.
     uint64_t passes() const { return passes_; }
     uint64_t passes_handed_on() const { return waiting_since_.empty() ? passes_ : waiting_since_.begin()->first; }
@@ -72,6 +73,7 @@ class Sequencer {
         uint32_t generation = 0;
         v1::Sandbox sandbox;   // of the first event, for `lost` ones
         std::string node;
+        bool tracked = false;  // somebody will end it; else it goes when nothing of it waits
         uint64_t next = 0;     // the number that is due; 0 = not known yet
         uint64_t unknown_before = 0;  // it was taken to be the first: whether lower ones had come is not known
         std::map<uint64_t, Waiting> waiting;

@@ -98,6 +98,19 @@ TEST_F(SequencerTest, AnAdoptedSandboxStartsWhereItIs) {
     EXPECT_TRUE(lost_.empty());
 }
 
+// What comes after the end of its sandbox is handed on, and nothing is kept of it.
+TEST_F(SequencerTest, WhatNobodyTracksLeavesNothing) {
+    sequencer_.Track(1, 1, 1);
+    Add(1);
+    sequencer_.Finish(1, 1, 1);
+    Add(7);
+    Add(0, 2);
+    Drain(3000);
+    EXPECT_THAT(seen_, ElementsAre(1, 0, 7));
+    EXPECT_TRUE(lost_.empty());
+    EXPECT_EQ(sequencer_.streams(), 0u);
+}
+
 // An earlier agent may have died before a record of a lower number was in the ring.
 TEST_F(SequencerTest, AnAdoptedSandboxTakesWhatComesLateFromBefore) {
     sequencer_.Track(1, 1, 0);
