@@ -25,6 +25,7 @@ constexpr char kBinary[] = "/usr/sbin/unbound";
 constexpr uint64_t kStartNs = 20'000'000'000;
 
 // Iteration from a zone that it has itself: CNAMEs are followed, answers have RA, and nothing leaves the machine.
+// Tunnels' servers take a query for a part of their names, as minimisation makes them, for a broken one.
 constexpr char kConfig[] = R"(
     use-syslog: no
     do-daemonize: no
@@ -34,37 +35,41 @@ constexpr char kConfig[] = R"(
     num-threads: 1
     do-ip6: no
     module-config: "iterator"
-    access-control: 127.0.0.0/8 allow
+    access-control: 0.0.0.0/0 allow
     local-zone: "test." nodefault
     root-hints: ""
+    do-not-query-localhost: no
+    qname-minimisation: no
+    infra-host-ttl: 0
 remote-control:
     control-enable: no
 auth-zone:
-    name: "test."
     zonefile: "zone"
     for-downstream: no
     for-upstream: yes
     fallback-enabled: no
 )";
+// Nothing but what a stub has.
+constexpr char kEmptyRoot[] = ". 3600 IN SOA a. b. 1 3600 600 86400 60\n. 3600 IN NS a.\n";
 
-bool IsListening(uint16_t port) {
+bool IsListening(const UnboundOptions& options) {
     const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(options.port);
+    address.sin_addr.s_addr = inet_addr(options.address.c_str());
     return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
 }
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Unbound>> Unbound::Start(const std::string& zone) {
+StatusOr<std::unique_ptr<Unbound>> Unbound::Start(UnboundOptions options) {
     std::string directory = "/tmp/stockade-unbound.XXXXXX";
     if (!mkdtemp(directory.data())) return ErrnoStatus(errno, "make a directory for unbound");
     // Free a moment ago. Whoever takes it meanwhile makes this test fail, which is rare enough.
-    const uint16_t port = PortOf(BoundPair().first.get());
-    std::unique_ptr<Unbound> made(new Unbound(directory, port));
-    SK_RETURN_IF_ERROR(made->WriteFiles(zone));
+    if (options.port == 0) options.port = PortOf(BoundPair().first.get());
+    std::unique_ptr<Unbound> made(new Unbound(directory, std::move(options)));
+    SK_RETURN_IF_ERROR(made->WriteFiles());
     SK_RETURN_IF_ERROR(made->Run());
     SK_RETURN_IF_ERROR(made->AwaitPort());
     return made;
@@ -79,17 +84,24 @@ Unbound::~Unbound() {
     std::filesystem::remove_all(directory_, ignored);
 }
 
-Status Unbound::WriteFiles(const std::string& zone) const {
+std::string Unbound::Config() const {
+    std::string text = absl::StrCat("server:\n    directory: \"", directory_,
+                                    "\"\n    interface: ", options_.address, "\n    port: ", options_.port,
+                                    kConfig, "    name: \"", options_.stubs.empty() ? "test." : ".", "\"\n");
+    for (const auto& [zone, port] : options_.stubs)
+        absl::StrAppend(&text, "stub-zone:\n    name: \"", zone, "\"\n    stub-addr: 127.0.0.1@", port, "\n");
+    return text;
+}
+
+Status Unbound::WriteFiles() const {
     std::error_code error;
     // A copy: AppArmor's profile is for the path, and keeps it from files in /tmp.
     std::filesystem::copy_file(kBinary, directory_ + "/unbound", error);
     if (error)
         return absl::NotFoundError(
             absl::StrCat("copy ", kBinary, " (./dev setup installs it): ", error.message()));
-    std::ofstream(directory_ + "/conf")
-        << "server:\n    directory: \"" << directory_ << "\"\n    interface: 127.0.0.1\n"
-        << "    port: " << port_ << kConfig;
-    std::ofstream(directory_ + "/zone") << zone;
+    std::ofstream(directory_ + "/conf") << Config();
+    std::ofstream(directory_ + "/zone") << (options_.stubs.empty() ? options_.zone : kEmptyRoot);
     return absl::OkStatus();
 }
 
@@ -100,6 +112,7 @@ Status Unbound::Run() {
     if (pid_ < 0) return ErrnoStatus(errno, "fork for unbound");
     if (pid_ > 0) return absl::OkStatus();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (options_.in_child) options_.in_child();
     const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     dup2(fd, STDERR_FILENO);
     execl(binary.c_str(), "unbound", "-d", "-c", config.c_str(), nullptr);
@@ -109,7 +122,7 @@ Status Unbound::Run() {
 Status Unbound::AwaitPort() const {
     const uint64_t until = BootNow() + kStartNs;
     while (BootNow() < until) {
-        if (IsListening(port_)) return absl::OkStatus();
+        if (IsListening(options_)) return absl::OkStatus();
         if (waitpid(pid_, nullptr, WNOHANG) == pid_) break;
         poll(nullptr, 0, 10);
     }

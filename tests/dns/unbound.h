@@ -3,30 +3,49 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "userspace/base/status.h"
 #include "userspace/dns/stub_types.h"
 
 namespace stockade {
 
+struct UnboundOptions {
+    // The text of a zone file of "test.": it is resolved by iteration, as names of the Internet are.
+    std::string zone = "";
+    std::string address = "127.0.0.1";
+    uint16_t port = 0;  // 0: any that is free
+    // Zones that a server on its own loopback has, and the server's port. Of other names there are none.
+    std::vector<std::pair<std::string, int>> stubs = {};
+    std::function<void()> in_child = {};  // after fork, before exec
+};
+
 class Unbound {
   public:
-    // `zone` is the text of a zone file of "test."; it is resolved by iteration, as names of the Internet are.
-    static StatusOr<std::unique_ptr<Unbound>> Start(const std::string& zone);
+    static StatusOr<std::unique_ptr<Unbound>> Start(const std::string& zone) {
+        return Start(UnboundOptions{.zone = zone});
+    }
+    static StatusOr<std::unique_ptr<Unbound>> Start(UnboundOptions options);
     ~Unbound();
 
-    dns::UpstreamAddress address() const { return *dns::UpstreamAddress::Parse("127.0.0.1", port_); }
+    dns::UpstreamAddress address() const {
+        return *dns::UpstreamAddress::Parse(options_.address, options_.port);
+    }
 
   private:
-    Unbound(std::string directory, uint16_t port) : directory_(std::move(directory)), port_(port) {}
-    Status WriteFiles(const std::string& zone) const;
+    Unbound(std::string directory, UnboundOptions options)
+        : directory_(std::move(directory)), options_(std::move(options)) {}
+    Status WriteFiles() const;
+    std::string Config() const;
     Status Run();
     Status AwaitPort() const;
 
     const std::string directory_;
-    const uint16_t port_;
+    const UnboundOptions options_;
     pid_t pid_ = -1;
 };
 
