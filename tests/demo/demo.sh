@@ -1,5 +1,5 @@
 #!/bin/bash
-# A real interpreter at work in a sandbox, and four attacks that are stopped, each with its reason and
+# A real interpreter at work in a sandbox, and five attacks that are stopped, each with its reason and
 # the lock that stopped it. The same script under mode: observe shows that every attack works where
 # nothing stops it. What is printed and asserted comes from the events of the kernel.
 set -euo pipefail
@@ -10,7 +10,7 @@ here=$root/tests/demo
 # Not in /tmp: the policy denies /tmp, and what it denies may not be shown inside either.
 work=$(mktemp -d /var/tmp/stockade-demo.XXXXXX)
 netns=stockade-demo-$$
-listener=
+servers=()
 failures=0
 
 bold= dim= green= red= off=
@@ -22,7 +22,7 @@ good() { say "  ${green}ok${off}    $*"; }
 bad() { say "  ${red}FAILED${off} $*"; failures=$((failures + 1)); }
 
 cleanup() {
-    [[ -z $listener ]] || kill "$listener" 2>/dev/null || true
+    [[ ${#servers[@]} == 0 ]] || kill "${servers[@]}" 2>/dev/null || true
     ip netns del "$netns" 2>/dev/null || true
     ip link del skdemo0 2>/dev/null || true
     if [[ -s $work/run/agent.lock ]]; then
@@ -42,6 +42,8 @@ chmod 755 "$work" "$work"/in
 echo "DEMO-PRIVATE-KEY-1234" >"$work/in/home/.ssh/id_ed25519"
 chmod 644 "$work/in/home/.ssh/id_ed25519"
 cp "$here/tool.py" "$work/in/tool.py"
+# What an agent was asked to work on, and may read.
+for i in $(seq 12); do echo "customer $i,card 4000-0000-0000-$((1000 + i))"; done >"$work/in/customers.csv"
 chmod -R a+rX "$work/in"
 
 # A listener that is really there: in a network of its own, one hop behind this host.
@@ -62,8 +64,10 @@ s = socket.create_server(("", 8080)); print("up", flush=True)
 while True:
     c, _ = s.accept(); c.sendall(b"hello from outside\n"); c.close()
 ' >"$work/listener" &
-listener=$!
-for _ in $(seq 100); do [[ -s $work/listener ]] && break; sleep 0.05; done
+servers+=($!)
+ip netns exec "$netns" python3 "$here/name_server.py" $address "$work/received" >"$work/name_server" &
+servers+=($!)
+for _ in $(seq 100); do [[ -s $work/listener && -s $work/name_server ]] && break; sleep 0.05; done
 [[ $(python3 -c "import socket; print(socket.create_connection(('$address', 8080), 5).recv(64).decode())") == hello* ]] ||
     { say "the demo's listener is not reachable from this host"; exit 1; }
 
@@ -146,17 +150,34 @@ run enforce connect connect
 refused connect '.kind == "net" and .net.address == "'$address'"'
 timeline "$work/connect.events"
 
-say "${bold}6. The same script under mode: observe${off}: nothing stops it, everything is reported"
-run observe observe work bash credential write connect
-for step in work bash credential write connect; do
+# received: what the name server of evil.test has read, and in $bytes how much.
+received() {
+    bytes=$(stat -c %s "$work/received" 2>/dev/null || echo 0)
+    say "  ${dim}name server${off}  has $bytes of $(stat -c %s "$work/in/customers.csv") bytes:"
+    head -n 3 "$work/received" 2>/dev/null | sed "s/^/  ${dim}name server${off}  | /" || true
+}
+
+say "${bold}6. A file in DNS names${off}: customers.csv, 25 bytes a name, below evil.test"
+run enforce exfiltrate exfiltrate
+refused exfiltrate '.kind == "dns" and (.dns.name | endswith(".evil.test"))'
+received
+if [[ $bytes -le 256 ]]; then good "the name server has no more than the zone's 256 bytes"; else bad "the name server has $bytes bytes"; fi
+timeline "$work/exfiltrate.events"
+
+say "${bold}7. The same script under mode: observe${off}: nothing stops it, everything is reported"
+rm -f "$work/received"
+run observe observe work bash credential write connect exfiltrate
+for step in work bash credential write connect exfiltrate; do
     if grep -q "^$step: done" "$work/observe.text"; then good "$step: its effect happened"; else bad "$step did not work under observe"; fi
 done
+received
+if cmp -s "$work/received" "$work/in/customers.csv"; then good "the name server has all of the file"; else bad "the file did not arrive under observe"; fi
 [[ $status == 0 ]] || bad "exit status $status under observe"
-timeline "$work/observe.events"
+timeline "$work/observe.events" | sed -n 1,16p
 
 say
 if [[ $failures == 0 ]]; then
-    say "${green}The work succeeded, four attacks were stopped, and each works where nothing stops it.${off}"
+    say "${green}The work succeeded, five attacks were stopped, and each works where nothing stops it.${off}"
 else
     say "${red}$failures checks failed.${off}"
     exit 1
