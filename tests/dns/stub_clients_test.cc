@@ -1,9 +1,11 @@
 // The stub before clients that are many, slow, greedy or hostile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <future>
 #include <random>
 #include <set>
@@ -110,12 +112,14 @@ TEST_F(StubClientsTest, ConnectionsAreCounted) {
 }
 
 TEST_F(StubClientsTest, QueriesWithoutAnswerAreCounted) {
-    FakeUpstream upstream([](const FakeUpstream::Query&) {});
+    std::atomic<size_t> heard = 0;
+    FakeUpstream upstream([&](const FakeUpstream::Query&) { ++heard; });
     Start({upstream.address()}, kPatient);
     const Fd fd = UdpClient();
     for (size_t i = 0; i < dns::kStubInFlightPerClient; ++i) {
         const std::string query = WireQuery(i, absl::StrCat("n", i, ".example"), kA);
         send(fd.get(), query.data(), query.size(), 0);
+        while (heard <= i) poll(nullptr, 0, 1);  // so that no socket on the way is full
     }
     EXPECT_EQ(ReadWire(AskUdp(WireQuery(1, "more.example", kA))).rcode(), 2);
     EXPECT_EQ(counters().over_client_limit, 1u);

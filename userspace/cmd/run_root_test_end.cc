@@ -139,6 +139,7 @@ TEST_F(Run, AnAgentOutOfDescriptorsWaitsForOne) {
     const auto before = lines();
     rlimit old{};
     ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, nullptr, &old), 0);
+    EXPECT_EQ(old.rlim_cur, old.rlim_max) << "it takes all that it may have";
     const rlimit none{.rlim_cur = 0, .rlim_max = old.rlim_max};
     ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, &none, nullptr), 0);
     StatusOr<api::Channel> waits = api::Channel::Connect(dir_ + "/run/agent.sock");

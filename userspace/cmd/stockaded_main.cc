@@ -95,6 +95,15 @@ void TellReady(int ready_fd, absl::string_view text) {
     (void)close(ready_fd);
 }
 
+// What the stub may have open at once (dns::kStubInFlight queries, each up to kStubTries sockets) is beyond the usual soft limit of
+// 1,024: some sandboxes whose names nobody answers would leave none to the rest of the agent. Where it is not allowed it is as it was.
+void TakeDescriptors() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 Status Serve(const Flags& flags, Helper& helper) {
     SK_ASSIGN_OR_RETURN(Config config, ConfigOf(flags));
     absl::Duration idle = absl::ZeroDuration();
@@ -142,6 +151,7 @@ int AgentMain(int argc, char** argv) {
         return 125;
     }
     (void)signal(SIGPIPE, SIG_IGN);
+    TakeDescriptors();
     Flags flags;
     CLI::App app("stockaded: the agent that binds sandboxes to their policies in the kernel", "stockaded");
     app.add_option("--config", flags.config,

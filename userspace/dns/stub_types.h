@@ -13,8 +13,9 @@
 
 namespace stockade::dns {
 
-// Queries of one client that have no answer yet: a browser opens a page with some thirty. More: SERVFAIL.
-inline constexpr size_t kStubInFlightPerClient = 64;
+// Queries of one client that have no answer yet. Package managers and `curl -Z` look up 50 to 100 hosts at once, each for A
+// and AAAA. More: SERVFAIL, which the C library takes for the answer.
+inline constexpr size_t kStubInFlightPerClient = 256;
 // Of all clients: each may hold a few descriptors (kStubTries). More: SERVFAIL.
 inline constexpr size_t kStubInFlight = 4096;
 // TCP connections of one client; a resolver opens one. More are closed at once.
