@@ -32,7 +32,7 @@ StatusOr<Fd> BoundTo(const std::string& address, int port, int type) {
     (void)setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     if (bind(fd.get(), reinterpret_cast<sockaddr*>(&here), sizeof(here)) != 0)
         return ErrnoStatus(errno, address);
-    if (type == SOCK_STREAM && listen(fd.get(), 64) != 0) return ErrnoStatus(errno, "listen");
+    if (type == SOCK_STREAM && listen(fd.get(), 512) != 0) return ErrnoStatus(errno, "listen");
     return fd;
 }
 
@@ -54,9 +54,10 @@ Status Outside::MakeLink() {
     SK_ASSIGN_OR_RETURN(launch::Netlink inside, launch::Netlink::Create());
     SK_RETURN_IF_ERROR(inside.LinkUp("lo"));
     SK_RETURN_IF_ERROR(inside.AddVeth("eth0", kLink, host.get()));
-    SK_RETURN_IF_ERROR(inside.AddAddress("eth0", inet_addr(kAddress), 30));
+    for (int host = kFirstHost; host <= kLastHost; ++host)
+        SK_RETURN_IF_ERROR(inside.AddAddress("eth0", inet_addr(Host(host).c_str()), 24));
     if (setns(host.get(), CLONE_NEWNET) != 0) return ErrnoStatus(errno, "setns");
-    SK_RETURN_IF_ERROR(here.AddAddress(kLink, inet_addr(kHost), 30));
+    SK_RETURN_IF_ERROR(here.AddAddress(kLink, inet_addr(kHost), 24));
     return launch::SetUpHostLink(kLink);
 }
 

@@ -19,6 +19,10 @@ class Outside {
     static constexpr char kAddress[] = "198.51.100.2";
     static constexpr char kHost[] = "198.51.100.1";  // this end of the link
 
+    // It has all addresses from kAddress on.
+    static constexpr int kFirstHost = 2, kLastHost = 254;
+    static std::string Host(int last_byte) { return "198.51.100." + std::to_string(last_byte); }
+
     static StatusOr<std::unique_ptr<Outside>> Create();
     // Ends what was started in it.
     ~Outside();

@@ -14,6 +14,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/dns/fake_upstream.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
@@ -86,8 +87,8 @@ Unbound::~Unbound() {
 
 std::string Unbound::Config() const {
     std::string text = absl::StrCat("server:\n    directory: \"", directory_,
-                                    "\"\n    interface: ", options_.address, "\n    port: ", options_.port,
-                                    kConfig, "    name: \"", options_.stubs.empty() ? "test." : ".", "\"\n");
+                                    "\"\n    interface: ", options_.address, "\n    port: ", options_.port, "\n",
+                                    options_.more, kConfig, "    name: \"", options_.stubs.empty() ? "test." : ".", "\"\n");
     for (const auto& [zone, port] : options_.stubs)
         absl::StrAppend(&text, "stub-zone:\n    name: \"", zone, "\"\n    stub-addr: 127.0.0.1@", port, "\n");
     return text;
@@ -129,6 +130,18 @@ Status Unbound::AwaitPort() const {
     std::ifstream log(directory_ + "/log");
     return absl::UnavailableError(
         absl::StrCat("unbound did not start: ", std::string(std::istreambuf_iterator(log), {})));
+}
+
+std::vector<std::string> Unbound::Asked() const {
+    // "[time] unbound[pid:thread] info: 127.0.0.1 name. TYPE CLASS"
+    std::ifstream log(directory_ + "/log");
+    std::vector<std::string> asked;
+    for (std::string line; std::getline(log, line);) {
+        const std::vector<std::string> words = absl::StrSplit(line, ' ');
+        if (words.size() == 7 && words[2] == "info:" && words[6] == "IN")
+            asked.push_back(absl::StrCat(words[4], " ", words[5], " ", words[6]));
+    }
+    return asked;
 }
 
 }  // namespace stockade

@@ -22,6 +22,7 @@ struct UnboundOptions {
     // Zones that a server on its own loopback has, and the server's port. Of other names there are none.
     std::vector<std::pair<std::string, int>> stubs = {};
     std::function<void()> in_child = {};  // after fork, before exec
+    std::string more = {};                // lines of the server: section
 };
 
 class Unbound {
@@ -35,6 +36,9 @@ class Unbound {
     dns::UpstreamAddress address() const {
         return *dns::UpstreamAddress::Parse(options_.address, options_.port);
     }
+
+    // Each query that came, as "name. TYPE CLASS"; with `log-queries: yes` among the lines.
+    std::vector<std::string> Asked() const;
 
   private:
     Unbound(std::string directory, UnboundOptions options)

@@ -57,6 +57,8 @@ Status World::Start() {
             SK_ASSIGN_OR_RETURN(Fd fd, BoundTo(kOutside, port, SOCK_STREAM));
             hello_.push_back(std::move(fd));
         }
+        SK_ASSIGN_OR_RETURN(Fd web, BoundTo("0.0.0.0", 80, SOCK_STREAM));
+        web_ = std::make_unique<Web>(std::move(web));
         return absl::OkStatus();
     }));
     hello_thread_ = std::thread([this] { ServeHello(); });

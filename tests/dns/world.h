@@ -1,4 +1,5 @@
-// For tests: a world outside behind a link of its own, with a server that says "hello", and a name server for it.
+// For tests: a world outside behind a link of its own, with a server that says "hello", a name server for it, and a
+// web server at each of its addresses.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "tests/dns/outside.h"
+#include "tests/dns/web.h"
 #include "userspace/base/fd.h"
 #include "userspace/base/status.h"
 
@@ -22,6 +24,10 @@ class World {
     static constexpr int kPort = 8080, kOtherPort = 8081;  // of kOutside
     static constexpr char kResolver[] = "127.0.0.77";      // port 53; the same server is at kOutside
 
+    // All of 198.51.100.2 to .254, where port 80 is the web server's.
+    static constexpr int kFirstHost = Outside::kFirstHost, kLastHost = Outside::kLastHost;
+    static std::string Host(int last_byte) { return Outside::Host(last_byte); }
+
     World();
     ~World();
     const Status& status() const { return status_; }
@@ -30,6 +36,8 @@ class World {
     void Answer(const std::string& name, const std::string& address, uint32_t ttl_s = 60);
     // And this TXT record.
     void Text(const std::string& name, const std::string& text);
+    // What the web server gives: files below this directory.
+    void Publish(const std::string& directory) { web_->Publish(directory); }
     struct Query {
         std::string name;  // as it came
         uint16_t type;
@@ -55,6 +63,7 @@ class World {
     std::unique_ptr<Outside> outside_;
     Fd stop_, names_fds_[2];
     std::vector<Fd> hello_;
+    std::unique_ptr<Web> web_;
     std::thread hello_thread_, names_thread_;
     std::mutex mutex_;
     std::map<std::string, Address> addresses_;
