@@ -28,6 +28,7 @@ struct Bench {
 Status RunOutside(const Settings& settings, std::vector<Figure>* figures);
 Status RunInside(const Settings& settings, std::vector<Figure>* figures);
 Status RunRing(const Settings& settings, std::vector<Figure>* figures);
+Status RunDns(const Settings& settings, std::vector<Figure>* figures);
 Status RunPrograms(const Settings& settings, std::vector<Figure>* figures);
 Status RunStart(const Settings& settings, std::vector<Figure>* figures);
 Status RunKill(const Settings& settings, std::vector<Figure>* figures);

@@ -24,6 +24,7 @@ constexpr Bench kBenches[] = {
      RunOutside},
     {"inside", "open_close, exec, connect that are allowed: 10 and 1,000 patterns, 4,096 sandboxes",
      RunInside},
+    {"dns", "a query that is sent and judged, usual and of the longest name; the meter in user space; memory", RunDns},
     {"ring", "records read and decoded in a second without loss", RunRing},
     {"run", "start and end of stockade run, beside bwrap and runc", RunStart},
     {"kill", "violation to empty sandbox, of 1, 100 and 400 sleeping processes", RunKill},

@@ -42,6 +42,11 @@ TEST(Bench, ReadsTheRing) {
     ExpectFigures(Bench({"ring", "--seconds", "0.1", "--json", "-"}), {"ring.1_producers"});
 }
 
+TEST(Bench, MeasuresQueries) {
+    ExpectFigures(Bench({"dns", "--rounds", "1", "--seconds", "0.1", "--json", "-"}),
+                  {"dns.query.usual", "dns.query.longest_name", "dns.meter.usual", "dns.memory.zone", "dns.memory.budget_id"});
+}
+
 TEST(Bench, ShowsOnlyWhatIsAskedFor) {
     const Ran ran = Bench({"programs.exec", "--json", "-"});
     ExpectFigures(ran, {"programs.exec_done"});

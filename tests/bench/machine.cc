@@ -71,6 +71,7 @@ Status Machine::Attach(Attached what) {
     floor_link_.reset();
     if (what != Attached::kPrograms) {
         cgroup_links_.clear();
+        dns_link_.reset();
         calls_.clear();
         programs_->links().clear();
     }
@@ -84,6 +85,30 @@ Status Machine::Attach(Attached what) {
     if (backend_ == kernel::Backend::kSignal && calls_.empty())
         return absl::InternalError("no program at the end of system calls");
     SK_ASSIGN_OR_RETURN(cgroup_links_, programs_->AttachCgroup(network_.get()));
+    return absl::OkStatus();
+}
+
+Status Machine::AttachDns(bool attached) {
+    bpf_program* program = programs_->Program("dns_egress");
+    if (!program) return absl::InternalError("no program dns_egress");
+    bpf_prog_info ours{};
+    uint32_t size = sizeof(ours);
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_obj_get_info_by_fd(bpf_program__fd(program), &ours, &size), "look at dns_egress"));
+    dns_link_.reset();
+    SK_RETURN_IF_ERROR(Detach(ours.id));
+    if (!attached) return absl::OkStatus();
+    dns_link_.reset(bpf_program__attach_cgroup(program, network_.get()));
+    return dns_link_ ? absl::OkStatus() : ErrnoStatus(errno, "attach dns_egress");
+}
+
+Status Machine::Detach(uint32_t program_id) {
+    for (kernel::Link& link : cgroup_links_) {
+        bpf_link_info info{};
+        uint32_t size = sizeof(info);
+        if (!link) continue;
+        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_obj_get_info_by_fd(bpf_link__fd(link.get()), &info, &size), "look at a link"));
+        if (info.prog_id == program_id) link.reset();
+    }
     return absl::OkStatus();
 }
 

@@ -31,6 +31,8 @@ class Machine {
 
     kernel::Backend backend() const { return backend_; }
     Status Attach(Attached what);
+    // With or without the program that judges DNS, of kPrograms, which is attached.
+    Status AttachDns(bool attached);
 
     struct Published {
         uint32_t index = 0;
@@ -40,6 +42,7 @@ class Machine {
     StatusOr<Published> Publish(const std::string& text);
     StatusOr<kernel::SlotRef> Bind(const std::string& cgroup, int root_pidfd, uint32_t policy_index);
 
+    const sk_hash_keys& keys() const { return keys_; }
     kernel::Slots& slots() { return *slots_; }
     kernel::RingReader& rings() { return *rings_; }
     kernel::Programs& programs() { return *programs_; }
@@ -49,6 +52,7 @@ class Machine {
   private:
     Machine() = default;
     Status Fill();
+    Status Detach(uint32_t program_id);
 
     // Destroyed in reverse: what borrows maps before the programs.
     kernel::Backend backend_ = kernel::Backend::kSignal;
@@ -59,6 +63,7 @@ class Machine {
     kernel::Link floor_link_;
     std::vector<std::pair<std::string, kernel::Link>> calls_;
     std::vector<kernel::Link> cgroup_links_;
+    kernel::Link dns_link_;
     std::unique_ptr<kernel::PolicyMaps> policies_;
     std::unique_ptr<kernel::Slots> slots_;
     std::unique_ptr<kernel::RingReader> rings_;

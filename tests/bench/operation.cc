@@ -87,6 +87,18 @@ int UdpSend(const Place& place) {
     return n == sizeof(bytes) ? 0 : errno;
 }
 
+int SendQuery(const Place& place, const Query& query) {
+    if (place.udp_fd < 0) place.udp_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const ssize_t n = sendto(place.udp_fd, query.message.data(), query.message.size(), 0,
+                             reinterpret_cast<const sockaddr*>(&place.resolver), sizeof(place.resolver));
+    return n == static_cast<ssize_t>(query.message.size()) ? 0 : errno;
+}
+
+int SendNew(const Place& place, Query& query) {
+    query.Renew(++place.asked);
+    return SendQuery(place, query);
+}
+
 int Once(const Place& place, Op op) {
     switch (op) {
         case Op::kGetppid:
@@ -102,6 +114,14 @@ int Once(const Place& place, Op op) {
             return ConnectUdp(place);
         case Op::kUdpSend:
             return UdpSend(place);
+        case Op::kDnsUsual:
+            return SendQuery(place, place.usual[++place.asked % place.usual.size()]);
+        case Op::kDnsNew:
+            return SendNew(place, place.fresh);
+        case Op::kDnsDeepest:
+            return SendNew(place, place.deepest);
+        case Op::kDnsLongest:
+            return SendNew(place, place.longest);
     }
     return EINVAL;
 }
@@ -120,6 +140,10 @@ uint32_t BatchOf(Op op) {
         case Op::kConnectUdp:
             return 1000;
         case Op::kUdpSend:
+        case Op::kDnsUsual:
+        case Op::kDnsNew:
+        case Op::kDnsDeepest:
+        case Op::kDnsLongest:
             return 200;
     }
     return 1;
@@ -128,7 +152,9 @@ uint32_t BatchOf(Op op) {
 }  // namespace
 
 Place::Place(const char* file, const char* step, uint16_t closed_port, uint16_t udp_port)
-    : file(file), step(step), closed(Loopback(closed_port)), udp(Loopback(udp_port)) {}
+    : file(file), step(step), closed(Loopback(closed_port)), udp(Loopback(udp_port)), resolver(Loopback(53)) {
+    resolver.sin_addr.s_addr = inet_addr(kResolver);
+}
 
 Answer Carry(const Place& place, const Order& order, double* samples) {
     Answer answer{};

@@ -4,7 +4,9 @@
 #include <netinet/in.h>
 
 #include <cstdint>
+#include <vector>
 
+#include "tests/bench/query.h"
 #include "tests/bench/worker.h"
 
 namespace stockade::bench {
@@ -30,6 +32,10 @@ struct Place {
     const char* step;
     sockaddr_in closed;
     sockaddr_in udp;
+    sockaddr_in resolver;
+    mutable std::vector<Query> usual = UsualQueries();
+    mutable Query fresh = NewQuery(), deepest = DeepestQuery(), longest = LongestQuery();
+    mutable uint32_t asked = 0;  // queries so far
     // Made at the first use, so that they are sockets of the sandbox.
     mutable int udp_fd = -1;
     mutable int connect_fd = -1;

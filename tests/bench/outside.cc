@@ -25,6 +25,10 @@ double FalcoAdds(Op op) {
         case Op::kGetppid:
             return 107;
         case Op::kConnectUdp:
+        case Op::kDnsUsual:
+        case Op::kDnsNew:
+        case Op::kDnsDeepest:
+        case Op::kDnsLongest:
             break;
     }
     return 0;

@@ -73,8 +73,29 @@ const char* NameOf(Op op) {
             return "connect_udp";
         case Op::kUdpSend:
             return "udp_sendto";
+        case Op::kDnsUsual:
+            return "usual";
+        case Op::kDnsNew:
+            return "new_name";
+        case Op::kDnsDeepest:
+            return "deepest_name";
+        case Op::kDnsLongest:
+            return "longest_name";
     }
     return "?";
+}
+
+StatusOr<Fd> HoldResolver() {
+    Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = inet_addr(kResolver);
+    address.sin_port = htons(53);
+    const int bytes = 4096;
+    (void)setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    if (!fd.ok() || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+        return ErrnoStatus(errno, absl::StrCat("bind port 53 of ", kResolver));
+    return fd;
 }
 
 StatusOr<Ports> Ports::Take() {

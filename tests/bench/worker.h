@@ -27,8 +27,16 @@ enum class Op : uint32_t {
     kConnect,    // TCP socket, connect to a port of 127.0.0.1 where nobody listens, close
     kConnectUdp,  // connect of one UDP socket to the same port, again and again: the verdict with hardly anything beside it
     kUdpSend,  // sendto a full socket on 127.0.0.1: 64 bytes
+    // sendto port 53 of kResolver, a query for
+    kDnsUsual,    // one of 64 names, in turn
+    kDnsNew,      // a name that was not asked before
+    kDnsDeepest,  // such a name, of as many labels as a zone's budget lets pass
+    kDnsLongest,  // such a name, of as many bytes and labels as there can be
 };
 const char* NameOf(Op op);
+inline constexpr char kResolver[] = "127.53.0.1";  // for the kDns operations: see HoldResolver
+// Nobody reads there, and it is full: each query costs the same. As long as the socket lives.
+StatusOr<Fd> HoldResolver();
 
 // The file lists of a policy as the launcher makes a Landlock domain of them under `signal`: read and write.
 Status EnterLandlock(const std::vector<policy::LandlockRule>& rules);
