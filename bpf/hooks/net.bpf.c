@@ -168,6 +168,22 @@ static __always_inline int net_settle(struct sk_case *c, struct sk_address *addr
     return c->refuse ? 0 : 1;
 }
 
+/* To sort the addresses of a name the C library and c-ares (port 0), Go (9) and musl (65535) connect a UDP
+ * socket to each, and ask from where it would send. Nothing is sent. */
+static __always_inline bool source_probe(const struct bpf_sock_addr *ctx, const struct sk_address *address, __u32 op) {
+    if (op != SK_NET_CONNECT || ctx->type != SOCK_DGRAM || ctx->protocol != IPPROTO_UDP) return false;
+    return address->port == 0 || address->port == 9 || address->port == 65535;
+}
+
+/* Such a call is refused where the policy refuses, and is no violation: a name that answers with two addresses
+ * would be one, whatever the policy says of it. */
+static __always_inline int probe_answer(const struct sk_case *c) {
+    struct sk_policy policy = policy_open(c->policy_index);
+    if (!policy.cells) return 0;
+    const struct sk_policy_head *head = policy_head(&policy);
+    return head->mode == SK_MODE_OBSERVE || !(head->flags & SK_POLICY_HAS_NETWORK);
+}
+
 static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address *address, __u32 op, __u32 code) {
     struct sk_case c = {};
     if (!net_open(&c)) return 1;
@@ -176,6 +192,7 @@ static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address
     c.path_hash = address->hi * 31 + address->lo * 7 + address->port;
     if (c.code == SK_CODE_OK) {
         bool listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);
+        if (!listed && source_probe(ctx, address, op)) return probe_answer(&c);
         c.code = listed ? SK_CODE_OK : code;
     }
     return net_settle(&c, address, ctx, type_protocol(ctx->type, ctx->protocol));

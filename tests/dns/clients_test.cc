@@ -184,6 +184,34 @@ TEST_F(Answers, AnAddressOfIpv6BesideOneOfIpv4) {
     EXPECT_EQ(ran.out, "2001:db8::2\n1\nhello\nhello\n200\n") << ran.Text();
 }
 
+// To sort the addresses of a name the C library, c-ares, Go and musl connect a UDP socket to each, at a port that nobody listens on,
+// and ask from where it would send. That says nothing to anybody, and is no violation, however it is answered.
+TEST_F(Answers, SortingAddressesIsNoViolation) {
+    const std::string policy = Policy("sort", "*.egress.test");
+    std::string text = ReadText(policy);
+    text.replace(text.find("violation: deny"), 15, "violation: kill-sandbox");
+    WriteText(policy, text);
+    const std::string sort = R"sh(getent ahosts both.egress.test | grep -c STREAM
+/usr/bin/python3 -c '
+import socket, sys
+for port in 0, 9, 65535:
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        try: s.connect(("198.51.100.200", port)); s.send(b"x"); print("sent")
+        except OSError as error: print(error.strerror)'
+curl -sS http://both.egress.test/
+)sh";
+    const Ran ran = Bash(policy, sort);
+    EXPECT_EQ(ran.out, "2\nOperation not permitted\nOperation not permitted\nOperation not permitted\nhello\n") << ran.Text();
+    EXPECT_THAT(ran.Refusals(), IsEmpty()) << ran.Text();
+    // Another port, and a stream at one of these, are connections.
+    for (const char* call : {"socket.socket(type=socket.SOCK_DGRAM).connect((\"198.51.100.200\", 10))",
+                             "socket.create_connection((\"198.51.100.200\", 9))"}) {
+        const Ran killed = Bash(policy, absl::StrCat("/usr/bin/python3 -c 'import socket; ", call, "'; echo lives"));
+        EXPECT_EQ(killed.out, "") << killed.Text();
+        EXPECT_EQ(At(killed.result, "end"), "policy") << killed.Text();
+    }
+}
+
 // Of an answer with four addresses the one outside is open; the service of metadata and the networks within are not.
 TEST_F(Answers, RebindingOpensNothing) {
     const Ran ran = Run(
