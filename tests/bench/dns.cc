@@ -40,19 +40,22 @@ const State kStates[] = {
 
 Target TargetOf(Op op) {
     const double limit = op == Op::kDnsUsual || op == Op::kDnsNew ? 500 : 4000;
-    return {.of = Target::Of::kAddedMedian, .limit = limit, .text = absl::StrCat("at most ", static_cast<int>(limit), " ns added")};
+    return {.of = Target::Of::kAddedMedian,
+            .limit = limit,
+            .text = absl::StrCat("at most ", static_cast<int>(limit), " ns added")};
 }
 
 // Takes records while it lives, as the agent would.
 class Reader {
   public:
-    explicit Reader(kernel::RingReader& rings) : thread_([this, &rings] {
-        const kernel::Sensor::RecordFn drop = [](kernel::Ring, std::span<const uint8_t>) {};
-        while (!stop_) {
-            failed_ = failed_ || !rings.Poll(10, drop).ok();
-            rings.Release(rings.Handed());
-        }
-    }) {}
+    explicit Reader(kernel::RingReader& rings)
+        : thread_([this, &rings] {
+              const kernel::Sensor::RecordFn drop = [](kernel::Ring, std::span<const uint8_t>) {};
+              while (!stop_) {
+                  failed_ = failed_ || !rings.Poll(10, drop).ok();
+                  rings.Release(rings.Handed());
+              }
+          }) {}
     ~Reader() {
         stop_ = true;
         thread_.join();
@@ -80,11 +83,13 @@ Status Open(const Settings& settings, const dns::Knowledge& knowledge, Scene* sc
     Machine& machine = *scene->machine;
     SK_ASSIGN_OR_RETURN(scene->dns, kernel::DnsMaps::Create(&machine.programs()));
     std::vector<kernel::DnsKnown> known;
-    for (const auto& [zone, value] : dns::KernelZones(knowledge, machine.keys())) known.push_back({zone, value});
+    for (const auto& [zone, value] : dns::KernelZones(knowledge, machine.keys()))
+        known.push_back({zone, value});
     SK_RETURN_IF_ERROR(scene->dns->SetKnown(known));
     SK_ASSIGN_OR_RETURN(scene->ports, Ports::Take());
     SK_ASSIGN_OR_RETURN(scene->resolver, HoldResolver());
-    SK_ASSIGN_OR_RETURN(const auto policy, machine.Publish(PolicyText(*scene->stage, {.port = scene->ports->closed_port()})));
+    SK_ASSIGN_OR_RETURN(const auto policy,
+                        machine.Publish(PolicyText(*scene->stage, {.port = scene->ports->closed_port()})));
     SK_ASSIGN_OR_RETURN(const std::string cgroup, scene->stage->NewCgroup());
     SK_ASSIGN_OR_RETURN(scene->worker, Worker::Start({.cgroup = cgroup,
                                                       .file = scene->stage->file(),
@@ -100,10 +105,14 @@ Status Open(const Settings& settings, const dns::Knowledge& knowledge, Scene* sc
 Status Begin(Scene& scene, const State& state) {
     sk_dns_budget amounts{};
     amounts.epoch_ns = BootNow();
-    amounts.zone_budget = amounts.total_budget = amounts.ranked_budget = amounts.reverse_budget = state.budget;
+    amounts.zone_budget = amounts.total_budget = amounts.ranked_budget = amounts.reverse_budget =
+        state.budget;
     SK_ASSIGN_OR_RETURN(const kernel::DnsBudgetRef budget, scene.dns->OpenBudget(amounts));
-    kernel::DnsBinding binding{.mode = state.mode, .servers = {{.hi = 0, .lo = ntohl(inet_addr(kResolver))}}, .tcp = false,
-                               .rules = {}, .budget = budget};
+    kernel::DnsBinding binding{.mode = state.mode,
+                               .servers = {{.hi = 0, .lo = ntohl(inet_addr(kResolver))}},
+                               .tcp = false,
+                               .rules = {},
+                               .budget = budget};
     binding.rules.push_back({dns::ZoneHash(scene.machine->keys(), kQueryZone),
                              {.flags = SK_DNS_RULE_BELOW, .tier = 0, .budget = 0, .pad = 0}});
     return scene.dns->Bind(scene.ref, binding);
@@ -126,7 +135,8 @@ Status CheckJudged(Scene& scene) {
                 SK_ASSIGN_OR_RETURN(const uint64_t calls, scene.worker->Finish());
                 SK_ASSIGN_OR_RETURN(const uint64_t after, Judged(scene));
                 if (attached ? after - before >= calls : after == before) continue;
-                return absl::InternalError(absl::StrCat(NameOf(op), ": ", calls, " queries, and ", after - before, " judged"));
+                return absl::InternalError(
+                    absl::StrCat(NameOf(op), ": ", calls, " queries, and ", after - before, " judged"));
             }
         }
     }
@@ -145,7 +155,8 @@ Status Measure(const Settings& settings, Scene& scene, std::vector<Figure>* figu
             SK_RETURN_IF_ERROR(MeasureAll(*scene.worker, state.ops, slice, &judged));
         }
         for (const Op op : state.ops) {
-            Figure figure = Compare(absl::StrCat("dns.query.", NameOf(op), state.name), base[op], kBase, judged[op]);
+            Figure figure =
+                Compare(absl::StrCat("dns.query.", NameOf(op), state.name), base[op], kBase, judged[op]);
             figure.target = TargetOf(op);
             figures->push_back(std::move(figure));
         }

@@ -34,7 +34,8 @@ Names UsualNames() {
 // More of them than a meter remembers: each is new each time.
 Names FreshNames(const std::string& before_zone) {
     Names names;
-    for (int i = 0; i < 8192; i++) names.push_back(absl::StrCat(absl::StrFormat("%08x", i), before_zone, ".", kQueryZone));
+    for (int i = 0; i < 8192; i++)
+        names.push_back(absl::StrCat(absl::StrFormat("%08x", i), before_zone, ".", kQueryZone));
     return names;
 }
 
@@ -44,7 +45,8 @@ uint64_t SpentNs() {
     return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-StatusOr<Figure> TimeOf(const Settings& settings, const dns::Knowledge& knowledge, const std::string& name, const Names& names) {
+StatusOr<Figure> TimeOf(const Settings& settings, const dns::Knowledge& knowledge, const std::string& name,
+                        const Names& names) {
     dns::Meter meter(knowledge, dns::MeterState(kKeys));
     std::vector<double> samples;
     uint64_t asked = 0, dropped = 0;
@@ -53,11 +55,14 @@ StatusOr<Figure> TimeOf(const Settings& settings, const dns::Knowledge& knowledg
         const uint64_t before = SpentNs();
         for (int i = 0; i < kBatch; i++) {
             const std::string& text = names[asked % names.size()];
-            dropped += meter.Ask({.name = text, .sent = text, .type = 1, .time_ns = ++asked * kBetweenNs}).verdict == dns::Verdict::kDrop;
+            dropped +=
+                meter.Ask({.name = text, .sent = text, .type = 1, .time_ns = ++asked * kBetweenNs}).verdict ==
+                dns::Verdict::kDrop;
         }
         samples.push_back(static_cast<double>(SpentNs() - before) / kBatch);
     } while (BootNow() < end);
-    if (dropped != 0) return absl::InternalError(absl::StrCat(name, ": ", dropped, " of ", asked, " queries were dropped"));
+    if (dropped != 0)
+        return absl::InternalError(absl::StrCat(name, ": ", dropped, " of ", asked, " queries were dropped"));
     Figure figure{.name = name};
     figure.with = QuantilesOf(std::move(samples));
     return figure;
@@ -67,7 +72,9 @@ Figure Bytes(const std::string& name, double bytes, const std::string& note, dou
     Figure figure{.name = name, .unit = "B"};
     figure.with = QuantilesOf({bytes});
     figure.note = note;
-    if (limit > 0) figure.target = {.of = Target::Of::kMedian, .limit = limit, .text = absl::StrCat("at most ", limit, " B")};
+    if (limit > 0)
+        figure.target = {
+            .of = Target::Of::kMedian, .limit = limit, .text = absl::StrCat("at most ", limit, " B")};
     return figure;
 }
 
@@ -78,7 +85,10 @@ size_t StateBytes(const dns::Knowledge& knowledge, int zones, int names) {
     for (int zone = 0; zone < zones; zone++) {
         for (int name = 0; name < names; name++) {
             const std::string text = absl::StrCat("n", name, ".zone", zone, ".test");
-            (void)meter.Ask({.name = text, .sent = text, .type = 1, .time_ns = time_ns += kBetweenNs});  // only its state counts
+            (void)meter.Ask({.name = text,
+                             .sent = text,
+                             .type = 1,
+                             .time_ns = time_ns += kBetweenNs});  // only its state counts
         }
     }
     return meter.state().memory_bytes();
@@ -90,7 +100,8 @@ StatusOr<double> HeldBytes(int map_fd) {
     for (const absl::string_view line : absl::StrSplit(info, '\n')) {
         const std::vector<absl::string_view> words = absl::StrSplit(line, '\t');
         uint64_t bytes;
-        if (words.size() == 2 && words[0] == "memlock:" && absl::SimpleAtoi(words[1], &bytes)) return static_cast<double>(bytes);
+        if (words.size() == 2 && words[0] == "memlock:" && absl::SimpleAtoi(words[1], &bytes))
+            return static_cast<double>(bytes);
     }
     return absl::NotFoundError("the kernel does not say what a map holds");
 }
@@ -115,13 +126,16 @@ Status MeasureMeter(const Settings& settings, std::vector<Figure>* figures) {
     dns::KnowledgeTexts texts;
     texts.budgets.zone = texts.budgets.total = dns::Budgets::kUnlimited;
     SK_ASSIGN_OR_RETURN(const dns::Knowledge knowledge, dns::MakeKnowledge(texts));
-    const std::string rest = absl::StrCat(std::string(40, 'a'), ".", std::string(47, 'b'));  // 96 characters with the digits
-    for (const auto& [name, names] : {std::pair("dns.meter.usual", UsualNames()), std::pair("dns.meter.new_name", FreshNames(""))}) {
+    const std::string rest =
+        absl::StrCat(std::string(40, 'a'), ".", std::string(47, 'b'));  // 96 characters with the digits
+    for (const auto& [name, names] :
+         {std::pair("dns.meter.usual", UsualNames()), std::pair("dns.meter.new_name", FreshNames(""))}) {
         SK_ASSIGN_OR_RETURN(Figure figure, TimeOf(settings, knowledge, name, names));
         figure.target = {.of = Target::Of::kMedian, .limit = 1000, .text = "at most 1,000 ns"};
         figures->push_back(std::move(figure));
     }
-    SK_ASSIGN_OR_RETURN(Figure longest, TimeOf(settings, knowledge, "dns.meter.longest_name", FreshNames(rest)));
+    SK_ASSIGN_OR_RETURN(Figure longest,
+                        TimeOf(settings, knowledge, "dns.meter.longest_name", FreshNames(rest)));
     figures->push_back(std::move(longest));
     return absl::OkStatus();
 }
@@ -131,7 +145,8 @@ Status MeasureDnsMemory(kernel::Programs& programs, std::vector<Figure>* figures
     constexpr int kZones = 100;
     const auto empty = static_cast<double>(StateBytes(knowledge, 0, 0));
     const auto zones = static_cast<double>(StateBytes(knowledge, kZones, 2));
-    figures->push_back(Bytes("dns.memory.zone", (zones - empty) / kZones, "user space, each of 100 zones with two names", 64));
+    figures->push_back(Bytes("dns.memory.zone", (zones - empty) / kZones,
+                             "user space, each of 100 zones with two names", 64));
     figures->push_back(Bytes("dns.memory.budget_id", static_cast<double>(StateBytes(knowledge, 2000, 5)),
                              "user space, after 10,000 names in 2,000 zones", 16384));
     SK_ASSIGN_OR_RETURN(const double held, KernelZoneBytes(programs));

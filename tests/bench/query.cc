@@ -40,7 +40,8 @@ std::vector<Query> UsualQueries() {
     constexpr std::array kRegions = {"eu-west-1", "us-east-1", "eu", "us", "a", "b", "one", "two"};
     std::vector<Query> queries;
     for (const char* word : kWords) {
-        for (const char* region : kRegions) queries.emplace_back(absl::StrCat(word, ".", region, ".", kQueryZone));
+        for (const char* region : kRegions)
+            queries.emplace_back(absl::StrCat(word, ".", region, ".", kQueryZone));
     }
     return queries;
 }

@@ -44,7 +44,8 @@ void DnsClients::SetUpTestSuite() {
     world_ = new World;
     ASSERT_TRUE(world_->status().ok()) << world_->status();
     // Larger answers are truncated, whatever the stub says that it takes.
-    auto unbound = Unbound::Start({.zone = Zone(), .address = kUnbound, .port = 53, .more = "    log-queries: yes\n    max-udp-size: 512\n"});
+    auto unbound = Unbound::Start(
+        {.zone = Zone(), .address = kUnbound, .port = 53, .more = "    log-queries: yes\n    max-udp-size: 512\n"});
     ASSERT_TRUE(unbound.ok()) << unbound.status();
     unbound_ = *std::move(unbound);
 }
@@ -57,17 +58,17 @@ void DnsClients::TearDownTestSuite() {
     world_ = nullptr;
 }
 
-void DnsClients::SetUp() {
-    ASSERT_NE(unbound_, nullptr);
-}
+void DnsClients::SetUp() { ASSERT_NE(unbound_, nullptr); }
 
 std::string DnsClients::Policy(const std::string& name, const std::string& allowed, const std::string& dns,
                                const std::string& ports) {
-    return product_->Put(name + ".yaml",
-                         absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
-                                      "}\nspec:\n  violation: deny\n  exec: {allow: [/usr/**, /tmp/**], libraries: [/usr/**]}\n"
-                                      "  files: {read: [/**], write: [/tmp/**, /dev/**]}\n  network: {allow: [{name: \"",
-                                      allowed, "\", ports: [", ports, "]}]}\n  dns: {resolvers: [", kUnbound, "]", dns, "}\n"));
+    return product_->Put(
+        name + ".yaml",
+        absl::StrCat(
+            "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
+            "}\nspec:\n  violation: deny\n  exec: {allow: [/usr/**, /tmp/**], libraries: [/usr/**]}\n"
+            "  files: {read: [/**], write: [/tmp/**, /dev/**]}\n  network: {allow: [{name: \"",
+            allowed, "\", ports: [", ports, "]}]}\n  dns: {resolvers: [", kUnbound, "]", dns, "}\n"));
 }
 
 Ran DnsClients::Bash(const std::string& policy, const std::string& script) {

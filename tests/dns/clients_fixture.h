@@ -25,8 +25,8 @@ class DnsClients : public ::testing::Test {
     void SetUp() override;
 
     // Any program, any file, and this name at these ports. `dns`: more members of the policy's dns section.
-    static std::string Policy(const std::string& name, const std::string& allowed, const std::string& dns = "",
-                              const std::string& ports = "80");
+    static std::string Policy(const std::string& name, const std::string& allowed,
+                              const std::string& dns = "", const std::string& ports = "80");
     static Ran Bash(const std::string& policy, const std::string& script);
     // Queries that reached the resolver, but for the first ones.
     static std::vector<std::string> AskedSince(size_t count);

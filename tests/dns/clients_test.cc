@@ -39,7 +39,8 @@ constexpr char kGit[] = R"sh(rm -rf /tmp/clone
 GIT_TERMINAL_PROMPT=0 git -c safe.directory='*' clone -q "http://$1/repo.git" /tmp/clone && grep -qx 'by git' /tmp/clone/file)sh";
 
 // Everything that apt writes stands below /tmp; its lists are read by nobody else. The package is fetched as well.
-constexpr char kApt[] = R"sh(rm -rf /tmp/apt; mkdir -p /tmp/apt/{etc/apt.conf.d,etc/preferences.d,state/lists/partial,cache/archives/partial}
+constexpr char kApt[] =
+    R"sh(rm -rf /tmp/apt; mkdir -p /tmp/apt/{etc/apt.conf.d,etc/preferences.d,state/lists/partial,cache/archives/partial}
 touch /tmp/apt/status
 echo "deb [trusted=yes] http://$1/apt ./" >/tmp/apt/etc/sources.list
 cat >/tmp/apt/conf <<CONF
@@ -65,7 +66,8 @@ class EachClient : public DnsClients, public ::testing::WithParamInterface<Clien
     static Ran Try(const std::string& policy) {
         return Bash(policy, absl::StrCat("client() {\n", GetParam().script, "\n}\n",
                                          "for host in one.egress.test two.other.test; do\n"
-                                         "    if (client $host) >/tmp/log 2>&1; then echo $host yes; else echo $host no; cat /tmp/log >&2; fi\n"
+                                         "    if (client $host) >/tmp/log 2>&1; then echo $host yes; else "
+                                         "echo $host no; cat /tmp/log >&2; fi\n"
                                          "done\n"));
     }
 };
@@ -95,11 +97,12 @@ class Answers : public DnsClients {
 };
 
 TEST_F(Answers, ChainsOfEightAliasesAndNotOfNine) {
-    const Ran ran = Run(
-        "curl -sS http://hop1.egress.test/; curl -sS http://hop8.egress.test/\n"
-        "curl -s http://hop9.egress.test/; echo $?\n"
-        "dig +short +tries=1 +time=20 hop8.egress.test | wc -l; dig +tries=1 +time=20 hop9.egress.test | grep -o 'status: [A-Z]*'\n"
-        "curl -s http://hop0.cdn.test/; echo $?\n");  // the end of each chain has no name of the policy
+    const Ran ran =
+        Run("curl -sS http://hop1.egress.test/; curl -sS http://hop8.egress.test/\n"
+            "curl -s http://hop9.egress.test/; echo $?\n"
+            "dig +short +tries=1 +time=20 hop8.egress.test | wc -l; dig +tries=1 +time=20 hop9.egress.test | "
+            "grep -o 'status: [A-Z]*'\n"
+            "curl -s http://hop0.cdn.test/; echo $?\n");  // the end of each chain has no name of the policy
     EXPECT_EQ(ran.out, "hello\nhello\n6\n9\nstatus: SERVFAIL\n6\n") << ran.Text();
 }
 
@@ -131,22 +134,23 @@ curl -s http://198.51.100.200/; echo $?)sh");
 // Truncated at the resolver, too: the stub asks it over TCP.
 TEST_F(Answers, WhatTheResolverTruncatesArrivesWhole) {
     const size_t before = unbound_->Asked().size();
-    const Ran ran = Run(
-        "dig +noedns +tries=1 +time=20 +short big.egress.test TXT | wc -c\n"
-        "dig +bufsize=4096 +tries=1 +time=20 +short big.egress.test TXT | wc -c\n"
-        "node -e 'require(\"dns\").resolveTxt(\"big.egress.test\", (error, texts) => console.log(error || texts.flat().join(\"\").length))'\n");
+    const Ran ran =
+        Run("dig +noedns +tries=1 +time=20 +short big.egress.test TXT | wc -c\n"
+            "dig +bufsize=4096 +tries=1 +time=20 +short big.egress.test TXT | wc -c\n"
+            "node -e 'require(\"dns\").resolveTxt(\"big.egress.test\", (error, texts) => console.log(error "
+            "|| texts.flat().join(\"\").length))'\n");
     EXPECT_EQ(ran.out, "1827\n1827\n1800\n") << ran.Text();
     EXPECT_THAT(AskedSince(before), ElementsAre("big.egress.test. TXT IN", "big.egress.test. TXT IN"))
         << "once over UDP, once over TCP, and then the cache";
 }
 
 TEST_F(Answers, ANameThatDoesNotExistIsToldAsThat) {
-    const Ran ran = Run(
-        "getent hosts gone.egress.test; echo $?\n"
-        "dig +tries=1 +time=20 gone.egress.test | grep -o 'status: [A-Z]*'\n"
-        "dig +tries=1 +time=20 one.egress.test MX | grep -o 'status: [A-Z]*'\n"
-        "curl -s http://gone.egress.test/; echo $?\n"
-        "node -e 'require(\"dns\").resolve4(\"gone.egress.test\", error => console.log(error.code))'\n");
+    const Ran ran =
+        Run("getent hosts gone.egress.test; echo $?\n"
+            "dig +tries=1 +time=20 gone.egress.test | grep -o 'status: [A-Z]*'\n"
+            "dig +tries=1 +time=20 one.egress.test MX | grep -o 'status: [A-Z]*'\n"
+            "curl -s http://gone.egress.test/; echo $?\n"
+            "node -e 'require(\"dns\").resolve4(\"gone.egress.test\", error => console.log(error.code))'\n");
     EXPECT_EQ(ran.out, "2\nstatus: NXDOMAIN\nstatus: NOERROR\n6\nENOTFOUND\n") << ran.Text();
 }
 
@@ -165,10 +169,10 @@ TEST_F(Answers, SearchListsFindWhatThePolicyNames) {
 // A query that does not leave ends the C library's search: what stands behind such a suffix is not tried.
 TEST_F(Answers, ASuffixThatThePolicyDoesNotNameEndsTheSearch) {
     const size_t before = unbound_->Asked().size();
-    const Ran ran = Run(
-        "LOCALDOMAIN='other.test egress.test' getent hosts two; echo $?\n"
-        "LOCALDOMAIN='other.test egress.test' getent hosts one; echo $?\n"
-        "LOCALDOMAIN='egress.test other.test' getent ahostsv4 one | grep -c STREAM\n");
+    const Ran ran =
+        Run("LOCALDOMAIN='other.test egress.test' getent hosts two; echo $?\n"
+            "LOCALDOMAIN='other.test egress.test' getent hosts one; echo $?\n"
+            "LOCALDOMAIN='egress.test other.test' getent ahostsv4 one | grep -c STREAM\n");
     EXPECT_EQ(ran.out, "2\n2\n1\n") << ran.Text();
     EXPECT_THAT(AskedSince(before), Not(Contains(HasSubstr("other.test"))));
     EXPECT_THAT(ran.err, HasSubstr("the policy does not allow resolving one.other.test"));
@@ -176,11 +180,14 @@ TEST_F(Answers, ASuffixThatThePolicyDoesNotNameEndsTheSearch) {
 
 // There is no route for IPv6: clients fall back to the other address.
 TEST_F(Answers, AnAddressOfIpv6BesideOneOfIpv4) {
-    const Ran ran = Run(
-        "dig +short +tries=1 +time=20 both.egress.test AAAA; getent ahostsv6 both.egress.test | grep -c '2001:db8::2 *STREAM'\n"
-        "curl -sS http://both.egress.test/\n"
-        "/usr/bin/python3 -c 'import requests; print(requests.get(\"http://both.egress.test/\").text, end=\"\")'\n"
-        "node -e 'require(\"http\").get(\"http://both.egress.test/\", answer => console.log(answer.statusCode))'\n");
+    const Ran ran =
+        Run("dig +short +tries=1 +time=20 both.egress.test AAAA; getent ahostsv6 both.egress.test | grep -c "
+            "'2001:db8::2 *STREAM'\n"
+            "curl -sS http://both.egress.test/\n"
+            "/usr/bin/python3 -c 'import requests; print(requests.get(\"http://both.egress.test/\").text, "
+            "end=\"\")'\n"
+            "node -e 'require(\"http\").get(\"http://both.egress.test/\", answer => "
+            "console.log(answer.statusCode))'\n");
     EXPECT_EQ(ran.out, "2001:db8::2\n1\nhello\nhello\n200\n") << ran.Text();
 }
 
@@ -201,12 +208,15 @@ for port in 0, 9, 65535:
 curl -sS http://both.egress.test/
 )sh";
     const Ran ran = Bash(policy, sort);
-    EXPECT_EQ(ran.out, "2\nOperation not permitted\nOperation not permitted\nOperation not permitted\nhello\n") << ran.Text();
+    EXPECT_EQ(ran.out,
+              "2\nOperation not permitted\nOperation not permitted\nOperation not permitted\nhello\n")
+        << ran.Text();
     EXPECT_THAT(ran.Refusals(), IsEmpty()) << ran.Text();
     // Another port, and a stream at one of these, are connections.
     for (const char* call : {"socket.socket(type=socket.SOCK_DGRAM).connect((\"198.51.100.200\", 10))",
                              "socket.create_connection((\"198.51.100.200\", 9))"}) {
-        const Ran killed = Bash(policy, absl::StrCat("/usr/bin/python3 -c 'import socket; ", call, "'; echo lives"));
+        const Ran killed =
+            Bash(policy, absl::StrCat("/usr/bin/python3 -c 'import socket; ", call, "'; echo lives"));
         EXPECT_EQ(killed.out, "") << killed.Text();
         EXPECT_EQ(At(killed.result, "end"), "policy") << killed.Text();
     }
@@ -214,12 +224,13 @@ curl -sS http://both.egress.test/
 
 // Of an answer with four addresses the one outside is open; the service of metadata and the networks within are not.
 TEST_F(Answers, RebindingOpensNothing) {
-    const Ran ran = Run(
-        "getent ahostsv4 mixed.egress.test | grep -c STREAM\n"
-        "for address in 198.51.100.9 169.254.169.254 10.1.2.3 127.0.0.1; do\n"
-        "    curl -s -o /dev/null --resolve mixed.egress.test:80:$address --max-time 20 http://mixed.egress.test/; echo $address $?\n"
-        "done\n"
-        "curl -s http://meta.egress.test/; echo $?\n");
+    const Ran ran =
+        Run("getent ahostsv4 mixed.egress.test | grep -c STREAM\n"
+            "for address in 198.51.100.9 169.254.169.254 10.1.2.3 127.0.0.1; do\n"
+            "    curl -s -o /dev/null --resolve mixed.egress.test:80:$address --max-time 20 "
+            "http://mixed.egress.test/; echo $address $?\n"
+            "done\n"
+            "curl -s http://meta.egress.test/; echo $?\n");
     EXPECT_EQ(ran.out, "4\n198.51.100.9 0\n169.254.169.254 7\n10.1.2.3 7\n127.0.0.1 7\n7\n") << ran.Text();
     EXPECT_THAT(ran.Refusals(), Contains(HasSubstr("169.254.169.254:80, deny")));
     EXPECT_THAT(ran.Refusals(), Contains(HasSubstr("10.1.2.3:80, deny")));

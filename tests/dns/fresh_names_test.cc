@@ -23,7 +23,8 @@ class FreshNames : public DnsClients {
     static void ExpectAll(int run, const std::string& script) {
         // As much as these names need; what is usual lets some tens of them pass (below).
         const std::string policy = Policy("fresh", "*.fresh.test", ", budget: {zone: none, total: none}");
-        const Ran ran = Bash(policy, absl::StrCat("first=", run * kNames, " last=", run * kNames + kNames - 1, "\n", script));
+        const Ran ran = Bash(
+            policy, absl::StrCat("first=", run * kNames, " last=", run * kNames + kNames - 1, "\n", script));
         EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '2'), kNames) << ran.Text();
         EXPECT_THAT(ran.out, ::testing::MatchesRegex("(2\n)*")) << ran.Text();
     }
@@ -36,7 +37,8 @@ constexpr char kOneByOne[] =
     "done\n";
 // The others: 50 at once in one process, each for A and AAAA, as package managers do.
 constexpr char kAtOnce[] =
-    "curl -sS -Z --parallel-max 50 -o /dev/null --max-time 240 -w '%{http_code}\\n' \"http://n[$first-$last].fresh.test/\" | cut -c1\n";
+    "curl -sS -Z --parallel-max 50 -o /dev/null --max-time 240 -w '%{http_code}\\n' "
+    "\"http://n[$first-$last].fresh.test/\" | cut -c1\n";
 
 TEST_F(FreshNames, OneByOneAtTheFirstTry) {
     ExpectAll(0, kOneByOne);
@@ -78,16 +80,18 @@ TEST_F(FreshNames, TheLastOfManyAddressesIsOpenWhenTheAnswerComes) {
 
 // The control: the same addresses without their names.
 TEST_F(FreshNames, AddressesWithoutTheirNamesAreShut) {
-    const Ran ran = Bash(Policy("bare", "*.fresh.test"),
-                         "curl -sS http://n7.fresh.test/; curl -sS -o /dev/null http://198.51.100.9/; echo $?\n"
-                         "for i in 2 10 100 200 254; do curl -s http://198.51.100.$i/; echo $?; done\n");
+    const Ran ran =
+        Bash(Policy("bare", "*.fresh.test"),
+             "curl -sS http://n7.fresh.test/; curl -sS -o /dev/null http://198.51.100.9/; echo $?\n"
+             "for i in 2 10 100 200 254; do curl -s http://198.51.100.$i/; echo $?; done\n");
     EXPECT_EQ(ran.out, "hello\n0\n7\n7\n7\n7\n7\n") << ran.Text();
     EXPECT_THAT(ran.Refusals(), Contains(HasSubstr("198.51.100.254:80, deny")));
 }
 
 // A wildcard is a zone like others: it has the budget of one.
 TEST_F(FreshNames, AWildcardPaysForItsNames) {
-    const Ran ran = Bash(Policy("paid", "*.fresh.test"), absl::StrCat("first=0 last=", kNames - 1, "\n", kOneByOne));
+    const Ran ran =
+        Bash(Policy("paid", "*.fresh.test"), absl::StrCat("first=0 last=", kNames - 1, "\n", kOneByOne));
     const auto passed = std::count(ran.out.begin(), ran.out.end(), '2');
     std::cout << "names of a wildcard within 256 B: " << passed << "\n";
     RecordProperty("names", static_cast<int>(passed));

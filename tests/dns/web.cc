@@ -40,7 +40,8 @@ std::string Response(const std::string& status, const std::string& body) {
 
 }  // namespace
 
-Web::Web(Fd listener) : listener_(std::move(listener)), stop_(eventfd(0, EFD_CLOEXEC)), thread_([this] { Serve(); }) {}
+Web::Web(Fd listener)
+    : listener_(std::move(listener)), stop_(eventfd(0, EFD_CLOEXEC)), thread_([this] { Serve(); }) {}
 
 Web::~Web() {
     (void)eventfd_write(stop_.get(), 1);
