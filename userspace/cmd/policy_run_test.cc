@@ -187,5 +187,16 @@ TEST_F(PolicyRunTest, DiffSeesHowRefusalsAreDealtWith) {
     EXPECT_EQ(io_.out, "~ changed  exec.violation deny -> kill-sandbox\n");
 }
 
+TEST_F(PolicyRunTest, DiffSeesNames) {
+    args_.files = {Write("a.yaml", "a", "{exec: {}, files: {}, network: {}, dns: {mode: closed}}"),
+                   Write("b.yaml", "b", "{exec: {}, files: {}, network: {}, dns: {mode: open}}")};
+    EXPECT_EQ(PolicyDiff(args_, io_), kPolicyFindings);
+    EXPECT_EQ(io_.out, "+ allowed  dns every name\n");
+    io_ = {};
+    args_.json = true;
+    EXPECT_EQ(PolicyDiff(args_, io_), kPolicyFindings);
+    EXPECT_THAT(io_.out, HasSubstr("{\"becomes\":\"allowed\",\"what\":\"dns\",\"object\":\"every name\""));
+}
+
 }  // namespace
 }  // namespace stockade::cmd

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/policy/automaton.h"
+#include "userspace/policy/diff_dns.h"
 #include "userspace/policy/pattern.h"
 #include "userspace/policy/verdict_bits.h"
 
@@ -169,6 +170,9 @@ void DiffSettings(const ResolvedPolicy& from, const ResolvedPolicy& to, std::vec
         add(absl::StrCat(name, ".violation"), ViolationName(from.violation[section]),
             ViolationName(to.violation[section]));
     }
+    if (from.dns && to.dns)
+        add("dns.violation", ViolationName(from.violation[SK_SECTION_DNS]),
+            ViolationName(to.violation[SK_SECTION_DNS]));
     // Of what needs a grant, and of tasks that enter: only the whole policy's own word sets it.
     add("violation", ViolationName(from.violation[SK_SECTION_ESCAPE]),
         ViolationName(to.violation[SK_SECTION_ESCAPE]));
@@ -186,6 +190,7 @@ StatusOr<std::vector<Change>> Diff(const ResolvedPolicy& from, const ResolvedPol
     for (const auto& [fact, at] : before) {
         if (after.count(fact) == 0) out.push_back({Change::kRefused, fact.first, fact.second, "", at});
     }
+    DiffDns(from, to, out);
     DiffSettings(from, to, out);
     return out;
 }

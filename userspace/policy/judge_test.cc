@@ -134,5 +134,30 @@ TEST(Diff, NetworkAndGrants) {
         "+grant bpf; +network 10.0.0.0/8 ports 443; -network 10.0.0.0/8 any port");
 }
 
+TEST(Diff, NamesAreComparedByWhatTheyLetBeAsked) {
+    const std::string rest = "  exec: {}\n  files: {}\n  network: {}\n  dns: ";
+    const std::string closed = rest + "{mode: closed}\n", open = rest + "{mode: open}\n";
+    const std::string some = rest + "{allow: [a.test, \"*.b.test\"]}\n";
+    EXPECT_EQ(DiffOf(closed, open), "+dns every name");
+    EXPECT_EQ(DiffOf(open, closed), "-dns every name");
+    EXPECT_EQ(DiffOf(closed, some), "+dns *.b.test; +dns a.test");
+    EXPECT_EQ(DiffOf(some, open), "+dns every name");
+    EXPECT_EQ(DiffOf(open, some), "-dns every name");
+    EXPECT_EQ(DiffOf(some, rest + "{allow: [a.test, \"*.c.b.test\", b.test]}\n"),
+              "+dns b.test; -dns *.b.test");
+    EXPECT_EQ(DiffOf(some, some), "");
+    EXPECT_EQ(DiffOf(closed, "  exec: {}\n  files: {}\n  network: {}\n"), "") << "neither resolves anything";
+    EXPECT_EQ(DiffOf(closed, rest + "{mode: closed, allow: [a.test]}\n"), "") << "closed all the same";
+    EXPECT_EQ(DiffOf("  exec: {}\n  files: {}\n  network: {}\n",
+                     "  exec: {}\n  files: {}\n  network: {allow: [{name: a.test, ports: [443]}]}\n"),
+              "+network a.test ports 443; +dns a.test");
+    EXPECT_EQ(DiffOf(open, rest + "{mode: observe}\n"), "~dns.mode enforce -> observe");
+    EXPECT_EQ(
+        DiffOf(some, rest + "{allow: [a.test, \"*.b.test\"], budget: {zone: 4KiB, total: none}, resolvers: "
+                            "[1.1.1.1], violation: kill-sandbox}\n"),
+        "~dns.budget.zone default -> 4096B; ~dns.budget.total default -> none; "
+        "~dns.resolvers the host's -> 1.1.1.1; ~dns.violation deny -> kill-sandbox");
+}
+
 }  // namespace
 }  // namespace stockade::policy
