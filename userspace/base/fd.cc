@@ -34,6 +34,15 @@ StatusOr<Fd> Fd::Dup(int borrowed) {
     return Fd(fd);
 }
 
+bool FillStandardStreams() {
+    for (int fd = 0; fd < 3; ++fd) {
+        if (fcntl(fd, F_GETFD) >= 0) continue;
+        // The lowest free number is what open(2) takes.
+        if (open("/dev/null", O_RDWR) != fd) return false;
+    }
+    return true;
+}
+
 StatusOr<std::string> ReadAll(int fd, size_t max_bytes) {
     std::string out;
     char buffer[16384];

@@ -42,6 +42,9 @@ class Fd {
     int fd_ = -1;
 };
 
+// Puts /dev/null on those of the descriptors 0, 1 and 2 that whoever started us left closed: what is opened next would
+// get their numbers, and be read and written as a standard stream. First thing in main(); false = there is no /dev/null.
+bool FillStandardStreams();
 // Reads until end of file. kResourceExhausted when more than `max_bytes` come.
 StatusOr<std::string> ReadAll(int fd, size_t max_bytes);
 // Writes everything, through short writes and EINTR, and waits where the descriptor would not (EAGAIN).

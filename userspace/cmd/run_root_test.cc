@@ -97,5 +97,21 @@ TEST_F(Run, NamesFromOutAreFilesAsTheyAreAndEscapedInWords) {
     EXPECT_TRUE(absl::StrContains(Read("names.json"), "e\\\\xff")) << Read("names.json");
 }
 
+// A closed descriptor's number must not go to something of ours, which would then be a stream of the sandbox.
+TEST_F(Run, ClosedStandardStreamsAreEmptyOnes) {
+    const std::string run = absl::StrCat("timeout -s KILL 60 ", Bin("stockade"), " --config ", dir_,
+                                         "/config.yaml run -q -p ", dir_, "/open.yaml -- /bin/sh -c ");
+    const auto shell = [&](const std::string& script, const std::string& streams) {
+        const std::string line = absl::StrCat(run, "'", script, "' ", streams);
+        return WEXITSTATUS(system(line.c_str()));
+    };
+    EXPECT_EQ(shell("cat; echo end; exit 5", absl::StrCat("<&- >", dir_, "/closed.out")), 5);
+    EXPECT_EQ(Read("closed.out"), "end\n");
+    Write("given", "given\n");
+    EXPECT_EQ(shell("read x; test $x = given && exit 6", absl::StrCat(">&- <", dir_, "/given")), 6);
+    EXPECT_EQ(shell("echo out; echo err >&2; cat; exit 7", "<&- >&- 2>&-"), 7);
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
 }  // namespace
 }  // namespace stockade::cmd

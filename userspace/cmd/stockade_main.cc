@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/fd.h"
 #include "userspace/cmd/agent_version.h"
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/command_words.h"
@@ -73,4 +74,7 @@ int Main(int argc, char** argv) {
 
 }  // namespace stockade::cmd
 
-int main(int argc, char** argv) { return stockade::cmd::Main(argc, argv); }
+int main(int argc, char** argv) {
+    if (!stockade::FillStandardStreams()) return stockade::cmd::kOwnFailure;
+    return stockade::cmd::Main(argc, argv);
+}

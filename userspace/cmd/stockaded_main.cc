@@ -189,4 +189,7 @@ int AgentMain(int argc, char** argv) {
 
 }  // namespace stockade::cmd
 
-int main(int argc, char** argv) { return stockade::cmd::AgentMain(argc, argv); }
+int main(int argc, char** argv) {
+    if (!stockade::FillStandardStreams()) return 125;
+    return stockade::cmd::AgentMain(argc, argv);
+}
