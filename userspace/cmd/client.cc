@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -66,6 +67,9 @@ std::string AgentBinary() {
     if (options.config_path != kDefaultConfigPath) {
         args.push_back("--config");
         args.push_back(options.config_path);
+        // The agent's working directory is another one.
+        std::error_code error;
+        const std::string absolute = std::filesystem::absolute(options.config_path, error);
     }
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());

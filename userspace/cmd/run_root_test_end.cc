@@ -241,5 +241,14 @@ TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
     EXPECT_TRUE(Until(NothingLeft));
 }
 
+TEST_F(Run, ARelativeConfigurationIsFoundByTheAgentThatIsStarted) {
+    StopAgent(SIGTERM);
+    const std::string command =
+        absl::StrCat("cd ", dir_, " && ", Bin("stockade"),
+                     " --config config.yaml run -q -p open.yaml -- /bin/true 2>relative.err");
+    EXPECT_EQ(WEXITSTATUS(system(command.c_str())), 0) << Read("relative.err");
+    EXPECT_EQ(Read("relative.err"), "") << "one configuration under two names";
+}
+
 }  // namespace
 }  // namespace stockade::cmd
