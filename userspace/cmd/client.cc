@@ -16,9 +16,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
+#include "userspace/cmd/config_record.h"
 #include "userspace/model/text.h"
 
 namespace stockade::cmd {
@@ -65,11 +67,11 @@ std::string AgentBinary() {
     std::vector<std::string> args = {binary, "--idle-exit",   "60s",      "--ready-fd",
                                      "3",    "--runtime-dir", runtime_dir};
     if (options.config_path != kDefaultConfigPath) {
-        args.push_back("--config");
-        args.push_back(options.config_path);
         // The agent's working directory is another one.
         std::error_code error;
         const std::string absolute = std::filesystem::absolute(options.config_path, error);
+        args.push_back("--config");
+        args.push_back(error ? options.config_path : absolute);
     }
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
@@ -153,6 +155,21 @@ StatusOr<api::Channel> ConnectOrStartAgent(const ClientOptions& options) {
     const Status started = StartAgent(options, socket);
     if (!started.ok()) return Annotate(started, "start the agent");
     return api::Channel::Connect(socket);
+}
+
+std::string OtherConfigNote(const ClientOptions& options) {
+    // Who names a socket asks for that agent, whatever it runs by.
+    if (!options.socket.empty()) return "";
+    const StatusOr<Config> config =
+        LoadConfig(options.config_path, options.config_path != kDefaultConfigPath);
+    if (!config.ok()) return "";
+    const std::vector<std::string> keys = DifferingKeys(*config);
+    if (keys.empty()) return "";
+    return absl::StrCat("the running agent was started with another configuration than ", options.config_path,
+                        " (", absl::StrJoin(keys, ", "),
+                        "), and its own holds for this run: restart it to change that "
+                        "(systemctl restart stockaded, or kill the pid in ",
+                        config->runtime_dir, "/agent.lock)");
 }
 
 Status ErrorOf(const api::Error& error) {

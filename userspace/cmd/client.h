@@ -27,6 +27,9 @@ StatusOr<api::Channel> ConnectAgent(const ClientOptions& options);
 // The same, but starts a transient one when none runs and the caller is root.
 StatusOr<api::Channel> ConnectOrStartAgent(const ClientOptions& options);
 
+// One line where the running agent was started with another configuration than this client has; else empty.
+std::string OtherConfigNote(const ClientOptions& options);
+
 // Sends a question and waits for the answer; an Error becomes its status.
 StatusOr<api::Message> Ask(api::Channel& channel, const api::Message& question);
 Status ErrorOf(const api::Error& error);

@@ -90,6 +90,8 @@ StatusOr<int> RunClient::RunToEnd() {
     SK_ASSIGN_OR_RETURN(RunRequest request, MakeRunRequest(flags_));
     SK_RETURN_IF_ERROR(Prepare());
     SK_ASSIGN_OR_RETURN(agent_, ConnectOrStartAgent(options_));
+    if (const std::string note = OtherConfigNote(options_); !note.empty())
+        (void)Complain(absl::FailedPreconditionError(note));
     SK_RETURN_IF_ERROR(SendRun(std::move(request)));
     if (!tty_) stdio_.Start();
     if (const Status status = Loop(); !status.ok()) {

@@ -250,5 +250,24 @@ TEST_F(Run, ARelativeConfigurationIsFoundByTheAgentThatIsStarted) {
     EXPECT_EQ(Read("relative.err"), "") << "one configuration under two names";
 }
 
+TEST_F(Run, AnotherConfigurationThanTheAgentsIsSaid) {
+    ASSERT_EQ(Sh("true").status, 0);
+    const std::string text = Read("config.yaml");
+    Write("other.yaml", absl::StrCat(text, "default_policy: open\nmemory_max_mib: 7\n"));
+    const auto run = [] {
+        const std::string command =
+            absl::StrCat(Bin("stockade"), " --config ", dir_, "/other.yaml run -q -p ", dir_,
+                         "/open.yaml -- /bin/true 2>", dir_, "/other.err");
+        EXPECT_EQ(WEXITSTATUS(system(command.c_str())), 0) << Read("other.err");
+        return Read("other.err");
+    };
+    const std::string warned = run();
+    EXPECT_TRUE(absl::StrContains(warned, "(default_policy, memory_max_mib)")) << warned;
+    EXPECT_TRUE(absl::StrContains(warned, "restart it")) << warned;
+    StopAgent(SIGTERM);
+    EXPECT_EQ(run(), "") << "an agent of this configuration";
+    StopAgent(SIGTERM);
+}
+
 }  // namespace
 }  // namespace stockade::cmd

@@ -17,6 +17,7 @@
 #include "userspace/cmd/agent.h"
 #include "userspace/cmd/capabilities.h"
 #include "userspace/cmd/command_words.h"
+#include "userspace/cmd/config_record.h"
 
 namespace stockade::cmd {
 namespace {
@@ -39,8 +40,7 @@ kernel::Backend BackendOf(const std::string& name) {
     return name == "signal" ? kernel::Backend::kSignal : kernel::Backend::kAuto;
 }
 
-StatusOr<Config> ConfigOf(const Flags& flags) {
-    SK_ASSIGN_OR_RETURN(Config config, LoadConfig(flags.config, flags.config != kDefaultConfigPath));
+Config WithFlags(Config config, const Flags& flags) {
     if (!flags.runtime_dir.empty()) config.runtime_dir = flags.runtime_dir;
     if (!flags.pin_dir.empty()) config.pin_dir = flags.pin_dir;
     if (!flags.backend.empty()) config.backend = flags.backend;
@@ -105,13 +105,16 @@ void TakeDescriptors() {
 }
 
 Status Serve(const Flags& flags, Helper& helper) {
-    SK_ASSIGN_OR_RETURN(Config config, ConfigOf(flags));
+    SK_ASSIGN_OR_RETURN(Config written, LoadConfig(flags.config, flags.config != kDefaultConfigPath));
+    Config config = WithFlags(written, flags);
+    written.runtime_dir = config.runtime_dir;
     absl::Duration idle = absl::ZeroDuration();
     if (!flags.idle_exit.empty() &&
         (!absl::ParseDuration(flags.idle_exit, &idle) || idle <= absl::ZeroDuration())) {
         return absl::InvalidArgumentError("--idle-exit takes a duration such as 60s");
     }
     SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
+    SK_RETURN_IF_ERROR(WriteConfigRecord(written));
     SK_RETURN_IF_ERROR(CheckPinDir(config.pin_dir));
     SK_ASSIGN_OR_RETURN(auto sensor, kernel::Sensor::Create(
                                          {.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
