@@ -106,11 +106,17 @@ StatusOr<int> RunClient::RunToEnd() {
         const Status closed = events_->Close();
         if (events_status_.ok()) events_status_ = closed;
     }
+    const std::string shown = ResultText(result_, flags_.quiet);
+    if (!events_status_.ok()) {
+        result_.add_notes(absl::StrCat("NOT WRITTEN: events of this run (--events ", flags_.events,
+                                       "): ", events_status_.message()));
+    }
     const Status written = result_file_.Write(result_);
-    (void)WriteAll(STDERR_FILENO, ResultText(result_, flags_.quiet));
-    if (!events_status_.ok()) (void)Complain(Annotate(events_status_, "--events"));
-    if (!written.ok()) (void)Complain(written);
+    (void)WriteAll(STDERR_FILENO, shown);
     if (!stdio_.status().ok()) (void)Complain(stdio_.status());
+    // Last, where they are seen: the exit status is the command's own whatever became of these.
+    if (!events_status_.ok()) (void)Complain(absl::DataLossError(result_.notes(result_.notes_size() - 1)));
+    if (!written.ok()) (void)Complain(Annotate(written, "NOT WRITTEN"));
     return result_.exit_code();
 }
 

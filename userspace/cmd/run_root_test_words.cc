@@ -13,6 +13,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "userspace/base/fd.h"
 #include "userspace/cmd/run_testing.h"
 
@@ -162,6 +164,23 @@ TEST_F(Run, HelpAndVersionAreThere) {
     EXPECT_TRUE(absl::StrContains(line, "stockaded: unknown flag --bckend; did you mean '--backend'?"))
         << line;
     EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 125);
+}
+
+// The exit status is the command's; that what was asked for is not there is the last word, also with -q.
+TEST_F(Run, WhatCannotBeWrittenIsTheLastWord) {
+    const Ran events = Sh("exit 3", {"-q", "--events", "/dev/full", "--result", dir_ + "/lost.json"});
+    EXPECT_EQ(events.status, 3);
+    EXPECT_TRUE(
+        absl::StrContains(events.err, "stockade: NOT WRITTEN: events of this run (--events /dev/full)"))
+        << events.err;
+    EXPECT_TRUE(absl::StrContains(Read("lost.json"), "\"NOT WRITTEN: events")) << Read("lost.json");
+    const Ran result = Sh("echo err >&2; exit 4", {"--result", "/dev/full"});
+    EXPECT_EQ(result.status, 4);
+    const std::vector<std::string> lines = absl::StrSplit(absl::StripSuffix(result.err, "\n"), '\n');
+    EXPECT_TRUE(absl::StartsWith(lines.back(), "stockade: NOT WRITTEN: --result /dev/full: ")) << result.err;
+    const Ran control = Sh("true", {"--events", dir_ + "/kept.jsonl", "--result", dir_ + "/kept.json"});
+    EXPECT_FALSE(absl::StrContains(control.err, "NOT WRITTEN")) << control.err;
+    EXPECT_FALSE(absl::StrContains(Read("kept.json"), "NOT WRITTEN"));
 }
 
 }  // namespace
