@@ -52,7 +52,8 @@ void AddFlags(CLI::App* run, RunFlags* flags) {
         ->check(CLI::IsMember({"lsm", "signal"}));
     run->add_flag("--no-tty", flags->no_tty, "No terminal inside, even when the caller has one");
     run->add_flag("--quiet,-q", flags->quiet,
-                  "No summary of what was refused; why it was killed or not run is said");
+                  "No summary of what was refused; why it was killed or not run is said, and what was not "
+                  "copied or written");
 }
 
 // Flags of the caller with nothing in them: `--timeout "$T"` without a T.

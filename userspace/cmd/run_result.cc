@@ -1,5 +1,6 @@
 #include "userspace/cmd/run_result.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/cmd/json.h"
 #include "userspace/model/json.h"
@@ -101,7 +102,10 @@ std::string ResultText(const api::RunResult& result, bool quiet) {
     }
     if (!quiet) absl::StrAppend(&text, pipeline::SummaryText(result.summary()));
     for (const std::string& note : result.notes()) {
-        if (quiet) break;
+        // Results that did not arrive are nothing to be quiet about.
+        if (quiet && !absl::StrContains(note, "copied from /out: ") &&
+            !absl::StartsWith(note, "copy from /out: "))
+            continue;
         std::string line;
         (void)model::AppendEscaped(note, &line);
         absl::StrAppend(&text, "stockade: ", line, "\n");

@@ -82,6 +82,12 @@ TEST_F(Run, CopiesFilesOut) {
     EXPECT_EQ(ran.status, 0) << ran.err;
     EXPECT_EQ(Read("files/a"), "data\n");
     EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(dir_ + "/files/link")));
+    const Ran quiet =
+        Sh("ln -s x /out/link; echo y >/out/b; ln /out/b /out/c", {"-q", "--out", dir_ + "/files"});
+    EXPECT_EQ(quiet.err, "stockade: not copied from /out: link: symlink\n")
+        << "lost results are said with -q, too";
+    EXPECT_EQ(Read("files/b"), "y\n");
+    EXPECT_EQ(Read("files/c"), "y\n");
 }
 
 TEST_F(Run, NamesFromOutAreFilesAsTheyAreAndEscapedInWords) {

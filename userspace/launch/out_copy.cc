@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -20,12 +21,11 @@ namespace {
 constexpr uint64_t kBeneath = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
 // The bits that may cross: set-uid, set-gid and sticky stay behind.
 constexpr mode_t kModeMask = 0755;
-// A hole below a megabyte is some program's habit, not an attack.
-constexpr int64_t kHoleBytes = 1 << 20;
 
 class OutCopier {
   public:
-    OutCopier(uid_t uid, gid_t gid, const OutLimits& limits) : uid_(uid), gid_(gid), limits_(limits) {}
+    OutCopier(uid_t uid, gid_t gid, const OutLimits& limits, bool own_files)
+        : uid_(uid), gid_(gid), limits_(limits), own_files_(own_files) {}
 
     void Directory(int source, int target, const std::string& prefix, uint32_t depth);
     OutReport TakeReport() { return std::move(report_); }
@@ -42,11 +42,12 @@ class OutCopier {
         if (report_.dropped.size() < limits_.max_reported)
             report_.dropped.push_back({path, std::move(reason)});
     }
-    static std::string Refusal(const struct stat& st, bool* directory);
+    std::string Refusal(const struct stat& st, bool* directory) const;
 
     uid_t uid_;
     gid_t gid_;
     OutLimits limits_;
+    bool own_files_;  // no name of a file is anywhere but below the source
     OutReport report_;
     uint32_t entries_ = 0;
 };
@@ -90,16 +91,15 @@ void OutCopier::Directory(int source, int target, const std::string& prefix, uin
     if (more) Drop(absl::StrCat(prefix, "/..."), "over the limit of entries");
 }
 
-std::string OutCopier::Refusal(const struct stat& st, bool* directory) {
+std::string OutCopier::Refusal(const struct stat& st, bool* directory) const {
     *directory = S_ISDIR(st.st_mode);
     if (*directory) return "";
     if (S_ISLNK(st.st_mode)) return "symlink";
     if (S_ISFIFO(st.st_mode)) return "fifo";
     if (S_ISSOCK(st.st_mode)) return "socket";
     if (!S_ISREG(st.st_mode)) return "device";
-    if (st.st_nlink > 1) return "hard link";
+    if (st.st_nlink > 1 && !own_files_) return "hard link";
     if (st.st_nlink == 0) return "removed meanwhile";
-    if (st.st_size - st.st_blocks * 512 > kHoleBytes) return "sparse";
     return "";
 }
 
@@ -135,7 +135,12 @@ void OutCopier::Below(const Fd& source, int target, const std::string& name, con
         made = Fd(
             SysOpenat2(target, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, kBeneath));
     }
-    if (!made.ok()) return Drop(path, absl::StrCat("target: ", strerrordesc_np(errno)));
+    if (!made.ok()) {
+        // mkdirat(2) said that something of this name is there.
+        return Drop(path, errno == ENOTDIR || errno == ELOOP
+                              ? "target: a file or link of this name is in the way of the directory"
+                              : absl::StrCat("target: ", strerrordesc_np(errno)));
+    }
     Directory(source.get(), made.get(), path, depth + 1);
 }
 
@@ -178,7 +183,9 @@ void OutCopier::File(const Fd& source, int target, const std::string& name, cons
     ScopedFsIds as_caller(uid_, gid_);
     // The name of an old file, or of a link that waits there, is replaced and never followed.
     if (status.ok() && renameat(target, temporary.c_str(), target, name.c_str()) != 0) {
-        status = ErrnoStatus(errno, "target");
+        status = errno == EISDIR || errno == ENOTEMPTY
+                     ? absl::AlreadyExistsError("target: a directory of this name is in the way of the file")
+                     : ErrnoStatus(errno, "target");
     }
     if (!status.ok()) {
         (void)unlinkat(target, temporary.c_str(), 0);  // the caller's directory; it may be gone
@@ -186,6 +193,16 @@ void OutCopier::File(const Fd& source, int target, const std::string& name, cons
     }
     ++report_.files;
     report_.bytes += copied;
+}
+
+// A tmpfs of its own, as a sandbox's /out is: a hard link never leaves its file system, so all names of a file are below.
+bool IsOwnTmpfs(int fd) {
+    constexpr long kTmpfsMagic = 0x01021994;
+    struct statfs fs;
+    struct statx sx;
+    return fstatfs(fd, &fs) == 0 && fs.f_type == kTmpfsMagic &&
+           statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &sx) == 0 &&
+           (sx.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 }  // namespace
@@ -199,7 +216,7 @@ StatusOr<OutReport> CopyOut(int source_fd, int target_fd, uid_t caller_uid, gid_
     if (fstat(target_fd, &target) != 0 || !S_ISDIR(target.st_mode)) {
         return absl::InvalidArgumentError("copy out: the target is no directory");
     }
-    OutCopier copier(caller_uid, caller_gid, limits);
+    OutCopier copier(caller_uid, caller_gid, limits, IsOwnTmpfs(source_fd));
     copier.Directory(source_fd, target_fd, "", 0);
     return copier.TakeReport();
 }

@@ -20,7 +20,7 @@ struct OutLimits {
 
 struct OutDropped {
     std::string path;    // relative; bytes as the sandbox chose them
-    std::string reason;  // "symlink", "hard link", "fifo", "sparse", "over the size limit", ...
+    std::string reason;  // "symlink", "hard link", "fifo", "over the size limit", ...
 };
 
 struct OutReport {
@@ -31,8 +31,10 @@ struct OutReport {
 };
 
 // Copies regular files below `source_fd` to the directory `target_fd`, as the caller (its fsuid
-// decides what may be written there), replacing files of the same name. Safe against a source and
-// a target that change meanwhile. Errors only when nothing can be done at all.
+// decides what may be written there), replacing files of the same name. A sparse file arrives whole,
+// and counts with its holes. Each name of a hard link arrives as a file of its own, but only from a
+// tmpfs of the source's own: elsewhere the link may show a file that is none of its business. Safe
+// against a source and a target that change meanwhile. Errors only when nothing can be done at all.
 StatusOr<OutReport> CopyOut(int source_fd, int target_fd, uid_t caller_uid, gid_t caller_gid,
                             const OutLimits& limits = {});
 

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "userspace/launch/launch_testing.h"
+#include "userspace/launch/mounts.h"
 
 namespace stockade::launch {
 namespace {
@@ -84,8 +85,8 @@ TEST_F(OutCopy, WhatIsNoPlainFileIsRefusedByName) {
     ASSERT_EQ(link((base_ + "/secret").c_str(), (source_ + "/hard").c_str()), 0);
     ASSERT_EQ(mkfifo((source_ + "/fifo").c_str(), 0666), 0);
     ASSERT_EQ(mknod((source_ + "/device").c_str(), S_IFCHR | 0666, makedev(1, 5)), 0);
-    Put(source_ + "/sparse", "");
-    ASSERT_EQ(truncate((source_ + "/sparse").c_str(), 100ll << 30), 0);
+    Put(source_ + "/huge", "");
+    ASSERT_EQ(truncate((source_ + "/huge").c_str(), 100ll << 30), 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     strncpy(address.sun_path, (source_ + "/socket").c_str(), sizeof(address.sun_path) - 1);
@@ -95,10 +96,63 @@ TEST_F(OutCopy, WhatIsNoPlainFileIsRefusedByName) {
     OutReport report = Copy();
     EXPECT_EQ(report.files, 1u);
     const std::map<std::string, std::string> expected = {
-        {"link", "symlink"},  {"up", "symlink"},    {"hard", "hard link"}, {"fifo", "fifo"},
-        {"device", "device"}, {"sparse", "sparse"}, {"socket", "socket"}};
+        {"link", "symlink"}, {"up", "symlink"},    {"hard", "hard link"},
+        {"fifo", "fifo"},    {"device", "device"}, {"huge", "over the size limit"},
+        {"socket", "socket"}};
     EXPECT_EQ(Dropped(report), expected);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(target_), {}), 1);
+}
+
+// In a tmpfs of its own no link leads out, as it may from the directory of the test above.
+TEST_F(OutCopy, HardLinksAndHolesOfASandboxArriveAsPlainFiles) {
+    auto out = NewTmpfs(64 << 20, 100, "0700", 0, 0, kMountNosuid | kMountNodev);
+    ASSERT_TRUE(out.ok()) << out.status();
+    source_ = absl::StrCat("/proc/self/fd/", out->get());
+    Put(source_ + "/one", "linked");
+    ASSERT_EQ(link((source_ + "/one").c_str(), (source_ + "/two").c_str()), 0);
+    Put(source_ + "/holes", "start");
+    constexpr off_t kSize = 8 << 20;
+    ASSERT_EQ(truncate((source_ + "/holes").c_str(), kSize), 0);
+    Fd target(open(target_.c_str(), O_RDONLY | O_CLOEXEC));
+    const auto copy = [&](const OutLimits& limits) {
+        return *CopyOut(out->get(), target.get(), kCaller, kCaller, limits);
+    };
+    const OutReport report = copy({});
+    EXPECT_EQ(Dropped(report), (std::map<std::string, std::string>{}));
+    EXPECT_EQ(report.files, 3u);
+    EXPECT_EQ(report.bytes, 12u + kSize);
+    struct stat one, two, holes;
+    ASSERT_EQ(stat((target_ + "/one").c_str(), &one), 0);
+    ASSERT_EQ(stat((target_ + "/two").c_str(), &two), 0);
+    ASSERT_EQ(stat((target_ + "/holes").c_str(), &holes), 0);
+    EXPECT_EQ(Text(target_ + "/one"), "linked");
+    EXPECT_EQ(Text(target_ + "/two"), "linked");
+    EXPECT_NE(one.st_ino, two.st_ino);
+    EXPECT_EQ(one.st_nlink, 1u);
+    EXPECT_EQ(holes.st_size, kSize);
+    EXPECT_EQ(Dropped(copy({.max_bytes = kSize - 1})),
+              (std::map<std::string, std::string>{{"holes", "over the size limit"}}));
+    // A part of a tmpfs, as /in could be, is not one's own.
+    std::filesystem::create_directory(source_ + "/part");
+    ASSERT_EQ(link((source_ + "/one").c_str(), (source_ + "/part/three").c_str()), 0);
+    Fd part(open((source_ + "/part").c_str(), O_PATH | O_CLOEXEC));
+    EXPECT_EQ(Dropped(*CopyOut(part.get(), target.get(), kCaller, kCaller)),
+              (std::map<std::string, std::string>{{"three", "hard link"}}));
+}
+
+TEST_F(OutCopy, WhatIsInTheWayIsSaid) {
+    std::filesystem::create_directories(source_ + "/dir");
+    Put(source_ + "/dir/x", "x");
+    Put(source_ + "/file", "new");
+    Put(target_ + "/dir", "old");
+    std::filesystem::create_directories(target_ + "/file/below");
+    const std::map<std::string, std::string> expected = {
+        {"dir", "target: a file or link of this name is in the way of the directory"},
+        {"file", "target: a directory of this name is in the way of the file"}};
+    EXPECT_EQ(Dropped(Copy()), expected);
+    EXPECT_EQ(Text(target_ + "/dir"), "old");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(target_), {}), 2)
+        << "no temporary file is left";
 }
 
 TEST_F(OutCopy, BoundsAreAnswers) {
@@ -196,7 +250,7 @@ TEST_F(OutCopy, FromALiveSandboxAfterItsEnd) {
     EXPECT_EQ(report->files, 1u);
     EXPECT_EQ(Text(target_ + "/result"), "data");
     EXPECT_EQ(Dropped(*report), (std::map<std::string, std::string>{
-                                    {"link", "symlink"}, {"fifo", "fifo"}, {"bomb", "sparse"}}));
+                                    {"link", "symlink"}, {"fifo", "fifo"}, {"bomb", "over the size limit"}}));
 }
 
 }  // namespace
