@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "userspace/base/fd.h"
 #include "userspace/cmd/json.h"
 #include "userspace/cmd/policy_load.h"
@@ -67,6 +68,10 @@ std::optional<policy::ResolvedPolicy> ResolveOne(const std::string& what, const 
     std::optional<policy::ResolvedPolicy> resolved =
         loaded.library.Resolve(is_file ? loaded.policies[0].name : what, diagnostics);
     Print(diagnostics, io.err);
+    if (!is_file && !loaded.library.Has(what)) {
+        absl::StrAppend(&io.err, what, ": looked for as a file and as a name in ",
+                        absl::StrJoin(args.dirs, ", "), "\n");
+    }
     return resolved;
 }
 

@@ -14,12 +14,17 @@ namespace {
 
 constexpr char kRunHelp[] =
     "Run a command in a sandbox that its policy confines in the kernel.\n\n"
-    "  stockade run --policy python-tool -- python3 -c 'print(40+2)'\n"
+    "  stockade run --policy rules/policies/python-tool.yaml -- python3 -c 'print(40+2)'\n"
     "  stockade run --policy my.yaml --in data --out results -- python3 /in/job.py\n\n"
     "The sandbox sees the host's programs and libraries read-only, /in, a private /tmp, and /out,\n"
     "from which regular files are copied to --out DIR at the end. The exit status is the command's\n"
     "own; 125: nothing was started; 126, 127: the command cannot be run; 128+n: ended by signal n;\n"
-    "137 with a reason on standard error: killed by its policy, or by --timeout.";
+    "137 with a reason on standard error: killed by its policy, or by --timeout. What could not be\n"
+    "written to --events or --result changes no status: the last lines on standard error, also\n"
+    "with -q, say NOT WRITTEN.\n\n"
+    "In --in and in a --bind with :rw the caller's files are the sandbox's own, where the file system\n"
+    "can map ids. A read-only --bind shows the owners and modes that the host has: what only its\n"
+    "owner may read there is not read inside.";
 
 void AddFlags(CLI::App* run, RunFlags* flags) {
     run->add_option("--policy,-p", flags->policy, "Policy: a file (has a / or ends in .yaml) or a name");

@@ -202,10 +202,11 @@ StatusOr<ChosenPolicy> PolicyStore::Choose(const api::PolicySource& source, cons
     StatusOr<policy::ResolvedPolicy> policy = library_.Resolve(source.name());
     if (absl::IsNotFound(policy.status())) {
         const std::string nearest = policy::NearestWord(source.name(), library_.Names());
-        return absl::NotFoundError(
-            absl::StrCat("no policy ", source.name(), nearest.empty() ? "" : "; did you mean '", nearest,
-                         nearest.empty() ? "" : "'?", "; known are ", absl::StrJoin(library_.Names(), ", "),
-                         broken_.empty() ? "" : "; files with errors:\n", broken_));
+        return absl::NotFoundError(absl::StrCat(
+            "no policy ", source.name(), " in ", absl::StrJoin(directories_, ", "),
+            " (a file is taken as well: --policy ./", source.name(), ".yaml)",
+            nearest.empty() ? "" : "; did you mean '", nearest, nearest.empty() ? "" : "'?", "; known are ",
+            absl::StrJoin(library_.Names(), ", "), broken_.empty() ? "" : "; files with errors:\n", broken_));
     }
     if (!policy.ok()) return policy.status();
     return ChosenPolicy{.policy = *std::move(policy), .note = ""};

@@ -142,8 +142,10 @@ TEST_F(PolicyStoreTest, AnUnknownNameTellsTheFilesWithErrors) {
     Write("a.yaml", "spec: [");
     StatusOr<ChosenPolicy> chosen = ByName("tool");
     EXPECT_TRUE(absl::IsNotFound(chosen.status())) << chosen.status();
-    EXPECT_THAT(std::string(chosen.status().message()),
-                AllOf(HasSubstr("no policy tool"), HasSubstr("/a.yaml:1:")));
+    EXPECT_THAT(
+        std::string(chosen.status().message()),
+        AllOf(HasSubstr("no policy tool in " + dir_ + " (a file is taken as well: --policy ./tool.yaml)"),
+              HasSubstr("/a.yaml:1:")));
 }
 
 TEST_F(PolicyStoreTest, ACorrectedFileIsReadAgain) {

@@ -183,5 +183,25 @@ TEST_F(Run, WhatCannotBeWrittenIsTheLastWord) {
     EXPECT_FALSE(absl::StrContains(Read("kept.json"), "NOT WRITTEN"));
 }
 
+TEST_F(Run, TheFirstExamplesOfTheHelpWorkAsTheyStand) {
+    const std::vector<std::string> helps[] = {{"--help"}, {"run", "--help"}};
+    for (const std::vector<std::string>& words : helps) {
+        const std::string help = Stockade(words).out;
+        const size_t at = help.find("  stockade run ");
+        ASSERT_NE(at, std::string::npos) << help;
+        const std::string line = help.substr(at, help.find('\n', at) - at);
+        const std::string command =
+            absl::StrCat("cd ", std::getenv("STOCKADE_SOURCE_DIR"), " && ", Bin("stockade"), " --config ",
+                         dir_, "/config.yaml ", line.substr(line.find("run ")), " >", dir_, "/example.out 2>",
+                         dir_, "/example.err");
+        EXPECT_EQ(WEXITSTATUS(system(command.c_str())), 0) << line << Read("example.err");
+        EXPECT_TRUE(Read("example.out") == "1\n" || Read("example.out") == "42\n") << Read("example.out");
+    }
+    const Ran unknown = Stockade({"run", "-p", "no-such-policy", "--", "/bin/true"});
+    EXPECT_TRUE(absl::StrContains(
+        unknown.err, "/rules/policies (a file is taken as well: --policy ./no-such-policy.yaml)"))
+        << unknown.err;
+}
+
 }  // namespace
 }  // namespace stockade::cmd

@@ -20,9 +20,10 @@ namespace {
 constexpr char kHelp[] =
     "stockade: run untrusted tools in sandboxes whose allowlists are enforced in the kernel.\n\n"
     "Start here:\n"
-    "  stockade doctor                                      what this kernel can enforce\n"
-    "  stockade run -p python-tool -- python3 -c 'print(1)' a sandbox, and what it was refused\n"
-    "  stockade policy check my.yaml                        a policy of your own";
+    "  stockade doctor                         what this kernel can enforce\n"
+    "  stockade run -p rules/policies/python-tool.yaml -- python3 -c 'print(1)'\n"
+    "                                          a sandbox, and what it was refused\n"
+    "  stockade policy check my.yaml           a policy of your own";
 
 }  // namespace
 
