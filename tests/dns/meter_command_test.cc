@@ -144,5 +144,56 @@ TEST(Meter, AHostileFileIsAnErrorWithItsByte) {
     EXPECT_EQ(MeterRun("/no/such/file").exit_code, 2);
 }
 
+TEST(Meter, WhatIsRefusedForItsFormIsNotNothing) {
+    const std::string path = testing::TempDir() + "form." + std::to_string(getpid());
+    const std::string label(60, 'a');
+    std::ofstream(path) << "a.example.com\n"
+                        << label << "." << label << "." << label << "." << label << "." << label
+                        << ".example.com\n";
+    const Outcome refused = MeterRun(path);
+    EXPECT_EQ(refused.exit_code, 1) << refused.out;
+    EXPECT_THAT(refused.out, HasSubstr("0 blocked, 0 warned; 1 queries refused for their form"));
+    std::ofstream(path, std::ios::trunc) << "a.example.com\n";
+    EXPECT_EQ(MeterRun(path).exit_code, 0);
+    std::filesystem::remove(path);
+}
+
+TEST(Meter, AZoneWithoutARecordOfItsOwnSaysSo) {
+    const std::string path = testing::TempDir() + "zones." + std::to_string(getpid());
+    std::ofstream out(path);
+    for (int i = 0; i < 240; ++i) out << "www.zone" << i << ".com\n";
+    out.close();
+    const Outcome text = MeterRun(path + " --all --budget zone=none");
+    const std::string said = "counted in the budget that all further zones share";
+    const auto line = [&](const std::string& zone) {
+        const size_t at = text.out.find(" " + zone + " ");
+        return at == std::string::npos ? zone + " is not there"
+                                       : text.out.substr(at, text.out.find('\n', at) - at);
+    };
+    EXPECT_THAT(line("zone0.com"), testing::Not(HasSubstr(said)));
+    EXPECT_THAT(line("zone0.com"), HasSubstr("unranked"));
+    EXPECT_THAT(line("zone239.com"), HasSubstr(said));
+    const Struct report = Json(MeterRun("-o json --budget zone=none " + path));
+    EXPECT_EQ(Number(report.fields().at("summary").struct_value(), "pairs_in_shared_budget"), 240 - 230);
+    std::filesystem::remove(path);
+}
+
+TEST(Meter, WrongWordsAndFilesAreNamed) {
+    const std::string file = Data("sunburst/uniq-hostnames.txt");
+    EXPECT_THAT(MeterRun(file + " --budget zone").err,
+                HasSubstr("--budget: 'zone' has no amount: a budget is zone=256B"));
+    EXPECT_THAT(MeterRun(file + " --grant example.com").err,
+                HasSubstr("--grant takes ZONE=BYTES, not example.com"));
+    const Outcome directory = MeterRun(Data(""));
+    EXPECT_EQ(directory.exit_code, 2);
+    EXPECT_THAT(directory.err, HasSubstr("is a directory"));
+    const std::string path = testing::TempDir() + "names." + std::to_string(getpid());
+    std::ofstream(path) << "# mine\na.example.com\nnot a name\n";
+    const Outcome bad = MeterRun(path);
+    EXPECT_EQ(bad.exit_code, 2);
+    EXPECT_THAT(bad.err, HasSubstr("line 3 is no host name"));
+    std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace stockade

@@ -1,6 +1,7 @@
 #include "userspace/cmd/dns_command.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -46,6 +47,10 @@ class GzipSource : public dns::ByteSource {
         } else {
             SK_ASSIGN_OR_RETURN(fd, Fd::Open(path, O_RDONLY));
         }
+        struct stat info{};
+        if (fstat(fd.get(), &info) == 0 && S_ISDIR(info.st_mode))
+            return absl::InvalidArgumentError(
+                absl::StrCat(path, " is a directory: give the files in it one by one"));
         gzFile file = gzdopen(fd.get(), "rb");
         if (file == nullptr) return absl::ResourceExhaustedError("no memory to read with");
         (void)fd.Release();  // gzclose closes it
@@ -89,11 +94,13 @@ StatusOr<dns::Knowledge> KnowledgeOf(const DnsFlags& flags) {
     }
     texts.internal = flags.internal;
     for (const std::string& budget : flags.budgets)
-        SK_RETURN_IF_ERROR(dns::ParseBudgets(budget, &texts.budgets));
+        SK_RETURN_IF_ERROR(Annotate(dns::ParseBudgets(budget, &texts.budgets), "--budget"));
     for (const std::string& grant : flags.grants) {
         const std::pair<std::string, std::string> parts = absl::StrSplit(grant, absl::MaxSplits('=', 1));
-        SK_ASSIGN_OR_RETURN(const uint32_t bytes, dns::ParseBudget(parts.second));
-        texts.granted.emplace_back(parts.first, bytes);
+        const StatusOr<uint32_t> bytes = dns::ParseBudget(parts.second);
+        if (!bytes.ok())
+            return Annotate(bytes.status(), absl::StrCat("--grant takes ZONE=BYTES, not ", grant));
+        texts.granted.emplace_back(parts.first, *bytes);
     }
     return dns::MakeKnowledge(texts);
 }
@@ -130,7 +137,8 @@ void AddMeter(CLI::App& dns, int& exit_code) {
         "meter",
         "What the DNS budget would do to recorded traffic: a pcap or pcapng file, a Zeek dns.log, or a list "
         "of "
-        "names; also gzipped. Exit 0: nothing blocked, 1: something, 2: the input is broken. Needs no root");
+        "names; also gzipped. Exit 0: nothing blocked or refused, 1: something, 2: the input is broken. "
+        "Needs no root");
     meter->add_option("FILE", flags->file, "the file, or - for standard input")->required();
     meter->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
     meter->add_flag("--all", flags->all, "text: all pairs, not only those with a verdict and the next 20");

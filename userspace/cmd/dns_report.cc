@@ -25,7 +25,7 @@ std::string Printable(absl::string_view text) {
 }
 
 struct Totals {
-    uint64_t blocked = 0, warned = 0, most_capacity = 0;
+    uint64_t blocked = 0, warned = 0, most_capacity = 0, shared = 0, refused = 0;
 };
 
 Totals TotalsOf(const dns::Replay& replay) {
@@ -34,7 +34,9 @@ Totals TotalsOf(const dns::Replay& replay) {
         totals.blocked += row.verdict == dns::Verdict::kDrop;
         totals.warned += row.verdict == dns::Verdict::kWarn;
         totals.most_capacity = std::max(totals.most_capacity, row.capacity);
+        totals.shared += row.shared;
     }
+    for (const auto& [key, count] : replay.refused()) totals.refused += count;
     return totals;
 }
 
@@ -42,7 +44,7 @@ std::string PairJson(const ReplayKey& key, const ReplayRow& row) {
     JsonObject out;
     out.Add("client", key.first).Add("zone", key.second).Add("tier", std::string(dns::TierName(row.tier)));
     out.Add("queries", row.queries).Add("let_through", row.let_through);
-    out.Add("not_canonical", row.not_canonical);
+    out.Add("not_canonical", row.not_canonical).Add("shared_budget", row.shared);
     out.Add("spent_bits", uint64_t{(row.spent + SK_DNS_BIT - 1) / SK_DNS_BIT});
     out.AddRaw("budget_bits", row.budget ? std::to_string(row.budget / SK_DNS_BIT) : "null");
     out.Add("verdict", std::string(dns::VerdictName(row.verdict)));
@@ -61,6 +63,7 @@ std::string SummaryJson(const dns::Replay& replay) {
     out.Add("clients", uint64_t{replay.clients()}).Add("pairs", uint64_t{replay.rows().size()});
     out.Add("pairs_blocked", totals.blocked).Add("pairs_warned", totals.warned);
     out.Add("most_capacity_bytes", Bytes(totals.most_capacity));
+    out.Add("pairs_in_shared_budget", totals.shared).Add("queries_refused", totals.refused);
     out.Add("packets", counts.packets).Add("queries", counts.queries).Add("copies", counts.copies);
     out.Add("answers", counts.answers).Add("unreadable_answers", counts.unreadable_answers);
     out.Add("fragments", counts.fragments)
@@ -85,15 +88,21 @@ std::string PairLine(const ReplayKey& key, const ReplayRow& row) {
                                : row.budget == UINT32_MAX ? "none"
                                                           : absl::StrCat(Bytes(row.budget), "B");
     const std::string dropped = row.first_dropped ? absl::StrCat("#", row.first_dropped) : "-";
+    std::string said(dns::CauseText(row.cause));
+    if (row.shared)
+        absl::StrAppend(&said, said.empty() ? "" : "; ",
+                        "counted in the budget that all further zones share");
     return absl::StrFormat("%-7s %-24s %-32s %-9s %8d %7dB %7s %8s %8dB%s%s\n", dns::VerdictName(row.verdict),
                            Printable(key.first), Printable(key.second), dns::TierName(row.tier), row.queries,
-                           Bytes(row.spent), budget, dropped, Bytes(row.capacity),
-                           row.verdict == dns::Verdict::kAllow ? "" : "  ", dns::CauseText(row.cause));
+                           Bytes(row.spent), budget, dropped, Bytes(row.capacity), said.empty() ? "" : "  ",
+                           said);
 }
 
 }  // namespace
 
-bool AnythingBlocked(const dns::Replay& replay) { return TotalsOf(replay).blocked > 0; }
+bool AnythingBlocked(const dns::Replay& replay) {
+    return TotalsOf(replay).blocked > 0 || !replay.refused().empty();
+}
 
 std::string DnsReportJson(const dns::Replay& replay) {
     std::vector<std::string> pairs, refused;
@@ -125,10 +134,11 @@ std::string DnsReportText(const dns::Replay& replay, size_t quiet) {
         absl::StrAppend(&out, "refused ", Printable(key.first), ": ", count,
                         " queries: ", dns::FaultText(key.second), "\n");
     const Totals totals = TotalsOf(replay);
-    absl::StrAppend(&out, replay.counts().queries, " queries of ", replay.clients(), " clients, ",
-                    replay.rows().size(), " (client, zone) pairs: ", totals.blocked, " blocked, ",
-                    totals.warned, " warned; most capacity let through: ", Bytes(totals.most_capacity),
-                    " bytes\n");
+    absl::StrAppend(
+        &out, replay.counts().queries, " queries of ", replay.clients(), " clients, ", replay.rows().size(),
+        " (client, zone) pairs: ", totals.blocked, " blocked, ", totals.warned, " warned; ", totals.refused,
+        " queries refused for their form; most capacity let through: ", Bytes(totals.most_capacity),
+        " bytes\n");
     return out;
 }
 

@@ -1,5 +1,6 @@
 #include "userspace/dns/knowledge.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -32,6 +33,10 @@ Status ParseBudgets(absl::string_view text, Budgets* budgets) {
     for (absl::string_view item : absl::StrSplit(text, ',')) {
         const std::pair<absl::string_view, absl::string_view> parts =
             absl::StrSplit(item, absl::MaxSplits('=', 1));
+        if (!absl::StrContains(item, '='))
+            return absl::InvalidArgumentError(absl::StrCat(
+                "'", item,
+                "' has no amount: a budget is zone=256B, ranked=4KiB, total=2KiB or reverse=none"));
         uint32_t* which = parts.first == "zone"      ? &budgets->zone
                           : parts.first == "ranked"  ? &budgets->ranked
                           : parts.first == "total"   ? &budgets->total

@@ -112,6 +112,11 @@ void Replay::TakeQuery(const Ask& ask) {
     const Query query = {.name = ask.lower, .sent = ask.sent, .type = ask.type, .time_ns = client.now_ns};
     const Decision decision = client.meter.Ask(query);
     ReplayRow& row = rows_[{ask.client, std::string(decision.zone)}];
+    // A record, once there, stays; and so does the lack of one.
+    if (row.queries == 0 && decision.budget > 0 && decision.tier != Tier::kReverse) {
+        size_t index = 0;
+        row.shared = !client.meter.state().FindZone(decision.zone, &index);
+    }
     ++row.queries;
     row.tier = decision.tier;
     row.spent = decision.spent;
@@ -265,7 +270,8 @@ Status Replay::ReadNames(ByteReader& bytes) {
         const absl::string_view name = absl::StripSuffix(absl::StripAsciiWhitespace(line), ".");
         if (name.empty() || name[0] == '#') continue;
         if (!AllOf(name, IsNameCharacter))
-            return bytes.Error("neither a capture, nor a Zeek log, nor a list of host names");
+            return bytes.Error(number == 0 ? "neither a capture, nor a Zeek log, nor a list of host names"
+                                           : absl::StrCat("line ", number + 1, " is no host name"));
         if (name.size() > SK_DNS_NAME_BYTES - 2) {
             Refuse("-", SK_DNS_FAULT_NAME_LONG);
             continue;

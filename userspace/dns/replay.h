@@ -33,6 +33,8 @@ struct ReplayRow {
     uint32_t budget = 0;                // 0: not charged
     Verdict verdict = Verdict::kAllow;  // the worst one
     Cause cause = Cause::kNone;         // of the first query with that verdict; kNotCanonical is no meter's
+    // More zones than a budget id keeps records of: counted with others in one budget, `spent` is that of all of them.
+    bool shared = false;
     uint64_t first_dropped = 0;         // 1 for the pair's first query; 0: none was
     // What the names let through could hold: new labels below the zone times the bits of a character
     // in the smallest usual alphabet that has them (digits, hex, base32, letters, base64).
