@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "bpf/wire/kinds.h"
 #include "userspace/base/fd.h"
+#include "userspace/cmd/network_advice.h"
 #include "userspace/model/coverage.h"
 #include "userspace/model/names.h"
 #include "userspace/model/reason.h"
@@ -171,6 +172,7 @@ void AdviseRefusals(const policy::ResolvedPolicy& policy, bool own_root, v1::Sum
     if (policy.name.empty()) return;  // of a sandbox that an earlier agent started
     Adviser adviser(policy, own_root);
     for (v1::Refusal& refusal : *summary->mutable_refusals()) adviser.Advise(refusal);
+    AdviseNetwork(policy, summary);
 }
 
 std::string AbsentSectionsNote(const policy::ResolvedPolicy& policy) {

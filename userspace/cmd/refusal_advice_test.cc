@@ -93,5 +93,58 @@ TEST(RefusalAdvice, AnAbsentSectionIsSaidAndNoLineSwitchesItOn) {
     EXPECT_EQ(AbsentSectionsNote(Policy(kSpec)), "");
 }
 
+v1::Refusal Refused(const std::string& spec, const char* code, const char* object, const char* line) {
+    v1::Summary summary;
+    v1::Refusal& refusal = *summary.add_refusals();
+    refusal.set_code(code);
+    refusal.set_object(object);
+    refusal.set_section("network");
+    refusal.set_suggestion(line);
+    AdviseRefusals(Policy(spec), true, &summary);
+    return summary.refusals(0);
+}
+
+TEST(RefusalAdvice, ALookUpWithoutDnsIsAdvisedDnsAndNoPort53) {
+    for (const char* code : {"network.connect", "network.send"}) {
+        const v1::Refusal refusal = Refused(kSpec, code, "127.0.0.1:53", "network.loopback: [53]");
+        EXPECT_EQ(refusal.suggestion(), "") << code;
+        EXPECT_NE(refusal.explanation().find("dns: {allow: [NAME]}"), std::string::npos)
+            << refusal.explanation();
+        EXPECT_NE(refusal.explanation().find("{name: NAME, ports: [443]}"), std::string::npos);
+    }
+    const v1::Refusal with = Refused(absl::StrCat(kSpec, "  dns: {mode: open}\n"), "network.connect",
+                                     "127.0.0.1:53", "network.loopback: [53]");
+    EXPECT_NE(with.explanation().find("/etc/resolv.conf"), std::string::npos) << with.explanation();
+    EXPECT_EQ(Refused(kSpec, "network.connect", "10.0.0.1:53", "x").suggestion(), "x");
+}
+
+TEST(RefusalAdvice, APortThatTheKernelChoseIsAny) {
+    EXPECT_EQ(Refused(kSpec, "network.connect", "127.0.0.1:40123", "network.loopback: [40123]").suggestion(),
+              "network.loopback: [any]");
+    EXPECT_EQ(Refused(kSpec, "network.connect", "[::1]:32768", "network.loopback: [32768]").suggestion(),
+              "network.loopback: [any]");
+    EXPECT_EQ(Refused(kSpec, "network.connect", "127.0.0.1:8080", "network.loopback: [8080]").suggestion(),
+              "network.loopback: [8080]");
+    EXPECT_EQ(Refused(kSpec, "network.connect", "10.0.0.1:40123", "x").suggestion(), "x");
+}
+
+TEST(RefusalAdvice, ManyNamesOfOneZoneGetOneLine) {
+    v1::Summary summary;
+    for (const char* name :
+         {"a.cdn.example.co.uk", "other.test", "b.example.co.uk", "c.example.co.uk", "two.test"}) {
+        v1::Refusal& refusal = *summary.add_refusals();
+        refusal.set_code("dns.name");
+        refusal.set_object(name);
+        refusal.set_suggestion(absl::StrCat("dns.allow: [", name, "]"));
+    }
+    AdviseRefusals(Policy(kSpec), true, &summary);
+    EXPECT_EQ(summary.refusals(0).suggestion(), "dns.allow: [example.co.uk, \"*.example.co.uk\"]");
+    EXPECT_EQ(summary.refusals(0).explanation(), "for all 3 names of example.co.uk here");
+    EXPECT_EQ(summary.refusals(1).suggestion(), "dns.allow: [other.test]");
+    EXPECT_EQ(summary.refusals(2).suggestion(), "");
+    EXPECT_EQ(summary.refusals(3).suggestion(), "");
+    EXPECT_EQ(summary.refusals(4).suggestion(), "dns.allow: [two.test]");
+}
+
 }  // namespace
 }  // namespace stockade::cmd

@@ -196,8 +196,9 @@ void Decoder::Explain(const sk_head& head, v1::Event* event) {
     if (head.code == SK_CODE_OTHER_LOCK) {
         const int error = event->file().error();
         const char* name = error > 0 ? strerrorname_np(error) : nullptr;
-        absl::StrAppend(&object, " (", event->lock().empty() ? "unknown" : event->lock(),
-                        name ? ", " : "", name ? name : "", ")");
+        const std::string nobody = event->has_escape() ? "the kernel's own rule" : "unknown";
+        absl::StrAppend(&object, " (", event->lock().empty() ? nobody : event->lock(), name ? ", " : "",
+                        name ? name : "", ")");
     }
     if (head.code == SK_CODE_ESCAPE) {
         // Operations and grants are not always called the same.

@@ -305,5 +305,20 @@ TEST_F(DecodeTest, RandomBytesNeverMakeDirtyText) {
     EXPECT_GT(decoded, 1000);
 }
 
+TEST_F(DecodeTest, TheKernelsOwnRuleForSessionsIsNobodysLock) {
+    auto record = MakeRecord<sk_escape>(SK_KIND_ESCAPE, 7);
+    Refuse(&record.head, SK_CODE_OTHER_LOCK, SK_SECTION_ESCAPE);
+    record.head.lock = SK_LOCK_SECCOMP;
+    record.op = SK_ESCAPE_OTHER_CALL;
+    for (const long call : {SYS_setsid, SYS_setpgid}) {
+        record.argument = static_cast<uint64_t>(call);
+        const v1::Event event = Decode(record);
+        EXPECT_EQ(event.lock(), "");
+        EXPECT_NE(event.reason().find("the kernel's own rule"), std::string::npos) << event.reason();
+    }
+    record.argument = SYS_reboot;
+    EXPECT_EQ(Decode(record).lock(), "seccomp");
+}
+
 }  // namespace
 }  // namespace stockade::decode
