@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -144,9 +146,18 @@ std::string ExplainJson(const policy::Judge& judge, const std::vector<std::strin
 
 // Everything that `check` finds in documents that parse.
 void CheckResolved(const LoadedPolicies& loaded, std::vector<Diagnostic>& out) {
-    for (const policy::SandboxPolicy& document : loaded.policies) {
+    std::set<std::string> names;
+    for (policy::SandboxPolicy document : loaded.policies) {
         if (document.name.empty()) continue;
-        std::optional<policy::ResolvedPolicy> resolved = loaded.library.Resolve(document.name, out);
+        std::optional<policy::PolicyLibrary> other;
+        if (!names.insert(document.name).second) {
+            // The error is told; what else there is to say of this one is found under a name of its own.
+            absl::StrAppend(&document.name, "#", names.size());
+            other = loaded.library;
+            other->Add({document}, out);
+        }
+        std::optional<policy::ResolvedPolicy> resolved =
+            (other ? *other : loaded.library).Resolve(document.name, out);
         if (!resolved) continue;
         for (Diagnostic& warning : policy::Lint(document, *resolved)) out.push_back(std::move(warning));
         StatusOr<policy::Judge> judge = policy::Judge::Create(*resolved);

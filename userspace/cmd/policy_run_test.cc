@@ -198,5 +198,48 @@ TEST_F(PolicyRunTest, DiffSeesNames) {
     EXPECT_THAT(io_.out, HasSubstr("{\"becomes\":\"allowed\",\"what\":\"dns\",\"object\":\"every name\""));
 }
 
+TEST_F(PolicyRunTest, CheckFindsWhatIsNoPolicyAtAll) {
+    const std::pair<const char*, const char*> files[] = {
+        {"---\n", "no document in this file"},
+        {"null\n---\n~\n", "no document in this file"},
+        {"apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec:\n  exec:\n\tallow: "
+         "[/a]\n",
+         "tab.yaml:6:1: error: not YAML: a tab as indentation: use spaces"}};
+    for (const auto& [text, message] : files) {
+        io_ = {};
+        const std::string path = (dir_ / "tab.yaml").string();
+        std::ofstream(path, std::ios::trunc) << text;
+        args_.files = {path};
+        EXPECT_EQ(PolicyCheck(args_, io_), kPolicyFindings) << text;
+        EXPECT_THAT(io_.out, HasSubstr(message));
+    }
+}
+
+TEST_F(PolicyRunTest, CheckWarnsOfNamesThatNeverResolve) {
+    const std::string rest = "exec: {}, files: {}";
+    args_.files = {Write("a.yaml", "a",
+                         "{" + rest +
+                             ", network: {allow: [{name: b.test, ports: [443]}]}, "
+                             "dns: {mode: closed, allow: [a.test]}}")};
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyOk);
+    EXPECT_THAT(io_.out, HasSubstr("warning: dns.allow has no effect: dns.mode is closed"));
+    EXPECT_THAT(io_.out, HasSubstr("warning: the name 'b.test' opens nothing"));
+    io_ = {};
+    args_.files = {Write("a.yaml", "a", "{" + rest + ", network: {}, dns: {allow: [a.test]}}")};
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyOk);
+    EXPECT_THAT(io_.out, HasSubstr("0 warnings"));
+}
+
+TEST_F(PolicyRunTest, ADuplicateNameHidesNoWarningOfTheOtherFile) {
+    const std::string fine = Write("a.yaml", "same", "{exec: {}, files: {}, network: {}}");
+    args_.files = {fine,
+                   Write("b.yaml", "same", "{exec: {}, network: {}, files: {read: [/x/y], deny: [/x/**]}}")};
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyFindings);
+    EXPECT_THAT(io_.out, HasSubstr("duplicate policy name 'same'"));
+    EXPECT_THAT(io_.out, HasSubstr("b.yaml:4:"));
+    EXPECT_THAT(io_.out, HasSubstr("files.read '/x/y' allows nothing"));
+    EXPECT_THAT(io_.out, HasSubstr("1 errors, 1 warnings"));
+}
+
 }  // namespace
 }  // namespace stockade::cmd

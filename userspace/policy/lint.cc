@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/policy/automaton.h"
+#include "userspace/policy/dns_names.h"
 #include "userspace/policy/pattern.h"
 
 namespace stockade::policy {
@@ -19,6 +20,7 @@ class Linter {
         Sections();
         Swallowed();
         Network();
+        Names();
         std::stable_sort(out_.begin(), out_.end(), [](const Diagnostic& a, const Diagnostic& b) {
             return std::tie(a.at.file, a.at.line, a.at.column) < std::tie(b.at.file, b.at.line, b.at.column);
         });
@@ -104,6 +106,18 @@ class Linter {
         for (const NetworkRule& rule : resolved_.network) Rule(rule);
         for (const auto& [uid, rules] : resolved_.uids) {
             for (const NetworkRule& rule : rules) Rule(rule);
+        }
+    }
+
+    void Names() {
+        if (!resolved_.dns || DnsModeOf(resolved_) != SK_DNS_CLOSED) return;
+        if (!resolved_.dns->allow.empty())
+            Warn(resolved_.dns->allow.front().at,
+                 "dns.allow has no effect: dns.mode is closed, and nothing resolves");
+        for (const NetworkRule& rule : resolved_.network) {
+            if (rule.kind != NetworkKind::kName) continue;
+            Warn(rule.at, absl::StrCat("the name '", rule.text,
+                                       "' opens nothing: dns.mode is closed, and nothing resolves"));
         }
     }
 

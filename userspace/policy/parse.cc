@@ -118,7 +118,10 @@ ParseResult ParseFiles(const std::vector<SourceFile>& files) {
         const size_t before = out.diagnostics.size();
         const std::vector<YamlPtr> documents = ReadYaml(file.name, file.text, out.diagnostics);
         for (const YamlPtr& document : documents) ReadDocument(reader, *document, out);
-        if (documents.empty() && out.diagnostics.size() == before) {
+        const bool nothing = std::all_of(documents.begin(), documents.end(), [](const YamlPtr& document) {
+            return document->kind == YamlNode::Kind::kNull;
+        });
+        if (nothing && out.diagnostics.size() == before) {
             out.diagnostics.push_back({Severity::kError, {file.name, 1, 1}, "no document in this file"});
         }
     }

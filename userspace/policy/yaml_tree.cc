@@ -139,6 +139,18 @@ class TreeBuilder final : public YAML::EventHandler {
     bool stopped_ = false;
 };
 
+// The first line up to `last` (from 1) that a tab indents: what follows it is read as something else, and yaml-cpp
+// complains of that.
+std::optional<Position> FindTab(const std::string& file, const std::string& text, int last) {
+    std::istringstream lines(text);
+    std::string line;
+    for (int number = 1; number <= last && std::getline(lines, line); ++number) {
+        const size_t tab = line.find('\t');
+        if (tab < line.find_first_not_of(" \t")) return Position{file, number, static_cast<int>(tab) + 1};
+    }
+    return std::nullopt;
+}
+
 std::optional<Position> FindBadUtf8(const std::string& file, absl::string_view text) {
     int line = 1, column = 1;
     while (!text.empty()) {
@@ -173,6 +185,11 @@ std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text,
         while (!builder.stuck() && parser.HandleNextDocument(builder)) {
         }
     } catch (const YAML::Exception& error) {
+        if (std::optional<Position> tab = FindTab(file, text, error.mark.line + 1)) {
+            diagnostics.push_back(
+                {Severity::kError, *std::move(tab), "not YAML: a tab as indentation: use spaces"});
+            return builder.TakeDocuments();
+        }
         diagnostics.push_back({Severity::kError,
                                {file, error.mark.line + 1, error.mark.column + 1},
                                absl::StrCat("not YAML: ", error.msg)});
