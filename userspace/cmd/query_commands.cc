@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "userspace/cmd/agent_version.h"
 #include "userspace/cmd/json.h"
@@ -183,11 +184,17 @@ std::string EventText(const v1::Event& event) {
                            event.process().comm(), what);
 }
 
-// Kinds are the payloads; one that does not exist would be waited for without end.
-Status CheckKinds(const std::vector<std::string>& kinds) {
+// Kinds are the payloads.
+std::vector<std::string> Kinds() {
     std::vector<std::string> known;
     const google::protobuf::OneofDescriptor* payload = v1::Event::descriptor()->FindOneofByName("payload");
     for (int i = 0; i < payload->field_count(); ++i) known.push_back(payload->field(i)->name());
+    return known;
+}
+
+// One that does not exist would be waited for without end.
+Status CheckKinds(const std::vector<std::string>& kinds) {
+    const std::vector<std::string> known = Kinds();
     for (const std::string& kind : kinds) {
         if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
         return absl::InvalidArgumentError(
@@ -297,6 +304,7 @@ void AddQueryCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     events->add_option("--session,-s", flags->session, "Only of this session");
     events->add_option("--sandbox", flags->sandbox, "Only of this sandbox, which must be there now");
     events->add_option("--kind,-k", flags->kinds, "Only of this kind (may be repeated)")
+        ->type_name(absl::StrCat("{", absl::StrJoin(Kinds(), ","), "}"))
         ->expected(1)
         ->take_all();
     AddOutput(events, &client.json);

@@ -203,5 +203,30 @@ TEST_F(Run, TheFirstExamplesOfTheHelpWorkAsTheyStand) {
         << unknown.err;
 }
 
+TEST_F(Run, CompletionKnowsTheWordsThatAFlagTakes) {
+    const auto complete = [](const std::string& words) {
+        const std::string script =
+            absl::StrCat("eval \"$(", Bin("stockade"), " completion bash)\"; COMP_WORDS=(", words,
+                         "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _stockade; echo ${COMPREPLY[@]}");
+        Write("complete.sh", script);
+        FILE* pipe = popen(absl::StrCat("bash ", dir_, "/complete.sh").c_str(), "r");
+        char line[4096] = "";
+        (void)!fgets(line, sizeof(line), pipe);
+        EXPECT_EQ(pclose(pipe), 0);
+        return std::string(line);
+    };
+    EXPECT_EQ(complete("stockade run --require ''"), "lsm signal\n");
+    EXPECT_EQ(complete("stockade run --require = l"), "lsm\n");
+    EXPECT_EQ(complete("stockade ps -o ''"), "text json\n");
+    EXPECT_EQ(complete("stockade policy check x.yaml -o j"), "json\n");
+    EXPECT_EQ(complete("stockade dns meter --output t"), "text\n");
+    EXPECT_TRUE(absl::StrContains(complete("stockade events -k ''"), "exec"))
+        << complete("stockade events -k ''");
+    EXPECT_EQ(complete("stockade run --requ"), "--require\n");
+    EXPECT_TRUE(absl::StrContains(Stockade({"completion", "fish"}).out, "-l require -x -a 'lsm signal'"));
+    EXPECT_TRUE(absl::StrContains(Stockade({"completion", "zsh"}).out,
+                                  "'run --require') compadd -- lsm signal; return ;;"));
+}
+
 }  // namespace
 }  // namespace stockade::cmd
