@@ -234,6 +234,25 @@ TEST_F(Dns, OverIpv6TheSame) {
     EXPECT_EQ(world_->Ask({.trigger = "dns6"}, {query, query + "x"}).result.output, ".x");
 }
 
+// What the program is shown before the kernel cuts it would be judged as one message and leave as many.
+TEST_F(Dns, ABatchOfDatagramsIsRefused) {
+    const std::string query = DnsWorld::Query("www.example.com", SK_DNS_TYPE_A);
+    const Asked asked = world_->Ask({.trigger = absl::StrCat("dns4_segments ", query.size())}, {query + query, query});
+    EXPECT_EQ(asked.result.output, "x.");
+    ASSERT_EQ(asked.records.size(), 2u);
+    EXPECT_EQ(asked.records[0].fault, SK_DNS_FAULT_SEGMENTS);
+    EXPECT_EQ(world_->Arrived(), 1);
+}
+
+TEST_F(Dns, OptionsHideNothing) {
+    const std::string query = DnsWorld::Query("www.example.com", SK_DNS_TYPE_A);
+    EXPECT_EQ(world_->Ask({.trigger = "dns4_options"}, {query, query + "x"}).result.output, ".x");
+    const Asked six = world_->Ask({.trigger = "dns6_options"}, {query});
+    EXPECT_EQ(six.result.output, "x");
+    ASSERT_EQ(six.records.size(), 1u);
+    EXPECT_EQ(six.records[0].fault, SK_DNS_FAULT_EXTENSION);
+}
+
 // Only what is pinned is a resolver, and only for itself.
 TEST_F(Dns, AnotherResolverIsRefused) {
     const std::string query = DnsWorld::Query("www.example.com", SK_DNS_TYPE_A);

@@ -116,7 +116,7 @@ Asked DnsWorld::Ask(const struct Ask& how, const std::vector<std::string>& messa
         binding.rules.push_back({dns::ZoneHash(keys, name), {.flags = SK_DNS_RULE_BELOW, .tier = 0, .budget = 0, .pad = 0}});
     }
     (void)Arrived();
-    Sandbox sandbox(Policy{}, {how.trigger});
+    Sandbox sandbox(Policy{}, absl::StrSplit(how.trigger, ' '));
     EXPECT_TRUE(sandbox.ok());
     if (!sandbox.ok()) return asked;
     if (how.bound) {

@@ -1,6 +1,7 @@
 // Datagrams to port 53 of loopback. Standard input: for each its length in two bytes, network order, and itself.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,23 +36,52 @@ int SendAll(int fd, const Address& to) {
     return 0;
 }
 
-int Dns4(Args) {
+int To4(int fd) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(53);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return SendAll(socket(AF_INET, SOCK_DGRAM, 0), to);
+    return SendAll(fd, to);
 }
 
-int Dns6(Args) {
+int To6(int fd) {
     sockaddr_in6 to{};
     to.sin6_family = AF_INET6;
     to.sin6_port = htons(53);
     to.sin6_addr = in6addr_loopback;
-    return SendAll(socket(AF_INET6, SOCK_DGRAM, 0), to);
+    return SendAll(fd, to);
 }
 
-constexpr Trigger kTriggers[] = {{"dns4", 0, "", Dns4}, {"dns6", 0, "", Dns6}};
+int Dns4(Args) { return To4(socket(AF_INET, SOCK_DGRAM, 0)); }
+int Dns6(Args) { return To6(socket(AF_INET6, SOCK_DGRAM, 0)); }
+
+// Each message is cut into datagrams of SIZE bytes, on the way or by the device.
+int Dns4Segments(Args args) {
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0), size = Number(args[0]);
+    if (setsockopt(fd, SOL_UDP, UDP_SEGMENT, &size, sizeof(size)) != 0) return Setup("UDP_SEGMENT");
+    return To4(fd);
+}
+
+// Four bytes of options before the UDP header.
+int Dns4Options(Args) {
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    const unsigned char nothing[] = {1, 1, 1, 1};
+    if (setsockopt(fd, IPPROTO_IP, IP_OPTIONS, nothing, sizeof(nothing)) != 0) return Setup("IP_OPTIONS");
+    return To4(fd);
+}
+
+int Dns6Options(Args) {
+    const int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    const unsigned char nothing[] = {0, 0, 1, 4, 0, 0, 0, 0};  // an extension header of padding
+    if (setsockopt(fd, IPPROTO_IPV6, IPV6_DSTOPTS, nothing, sizeof(nothing)) != 0) return Setup("IPV6_DSTOPTS");
+    return To6(fd);
+}
+
+constexpr Trigger kTriggers[] = {{"dns4", 0, "", Dns4},
+                                 {"dns6", 0, "", Dns6},
+                                 {"dns4_segments", 1, "SIZE", Dns4Segments},
+                                 {"dns4_options", 0, "", Dns4Options},
+                                 {"dns6_options", 0, "", Dns6Options}};
 
 }  // namespace
 
