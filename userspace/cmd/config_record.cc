@@ -1,5 +1,7 @@
 #include "userspace/cmd/config_record.h"
 
+#include <unistd.h>
+
 #include <map>
 
 #include "absl/strings/escaping.h"
@@ -33,9 +35,9 @@ std::map<std::string, std::string> Values(const Config& config) {
 
 }  // namespace
 
-Status WriteConfigRecord(const Config& config) {
-    return ReplaceFile(PathOf(config), absl::StrJoin(Values(config), "\n", absl::PairFormatter(" ")) + "\n",
-                       0600);
+void WriteConfigRecord(const Config& config) {
+    const std::string text = absl::StrJoin(Values(config), "\n", absl::PairFormatter(" ")) + "\n";
+    if (!ReplaceFile(PathOf(config), text, 0600).ok()) (void)unlink(PathOf(config).c_str());
 }
 
 std::vector<std::string> DifferingKeys(const Config& config) {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "userspace/base/status.h"
 #include "userspace/cmd/config.h"
 
 namespace stockade::cmd {
 
-// Of the file alone: what the flags of `stockaded` changed is meant to differ.
-Status WriteConfigRecord(const Config& config);
+// Of the file alone: what the flags of `stockaded` changed is meant to differ. On a full disk there is no record, not
+// even an earlier agent's: nothing is compared then, and an agent that guards without it is better than none.
+void WriteConfigRecord(const Config& config);
 // Keys of `config` whose values are not those of the record; none where there is no record.
 std::vector<std::string> DifferingKeys(const Config& config);
 

@@ -114,7 +114,7 @@ Status Serve(const Flags& flags, Helper& helper) {
         return absl::InvalidArgumentError("--idle-exit takes a duration such as 60s");
     }
     SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
-    SK_RETURN_IF_ERROR(WriteConfigRecord(written));
+    WriteConfigRecord(written);
     SK_RETURN_IF_ERROR(CheckPinDir(config.pin_dir));
     SK_ASSIGN_OR_RETURN(auto sensor, kernel::Sensor::Create(
                                          {.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
