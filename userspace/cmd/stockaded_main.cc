@@ -80,15 +80,6 @@ Status CheckPinDir(const std::string& pin_dir) {
                      "is mounted there: mount -t bpf bpf /sys/fs/bpf"));
 }
 
-// A sandbox takes some ten descriptors of ours, and up to 300 while it asks many names: what the host allows, not the
-// 1,024 of a shell. After the helper was forked: sandboxes have limits of their own.
-void RaiseDescriptorLimit() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) LogWarning("raise the limit of descriptors: ", ErrnoStatus(errno, "setrlimit").message());
-}
-
 void TellReady(int ready_fd, absl::string_view text) {
     if (ready_fd < 0) return;
     (void)WriteAll(ready_fd, text);  // whoever started us may be gone
@@ -138,7 +129,6 @@ Status Serve(const Flags& flags, Helper& helper) {
             sensor->backend() == kernel::Backend::kLsm ? "lsm" : "signal",
             sensor->adopted() ? ", pins adopted" : "", ", listening at ", socket_path);
     TellReady(flags.ready_fd, "ready\n");
-    RaiseDescriptorLimit();
     const Status status = agent->Serve();
     (void)unlink(socket_path.c_str());
     return status;

@@ -52,6 +52,16 @@ void FoldNetwork(const SandboxPolicy& policy, const NetworkSection& network, Res
     }
 }
 
+void FoldDns(const DnsSection& dns, ResolvedPolicy& out) {
+    if (!out.dns) out.dns.emplace();
+    out.dns->at = dns.at;
+    if (dns.mode) out.dns->mode = dns.mode;
+    Append(out.dns->allow, dns.allow);
+    // Whom to ask is one choice: a base's resolvers beside one's own would be asked as well.
+    if (!dns.resolvers.empty()) out.dns->resolvers = dns.resolvers;
+    for (const auto& [tier, bytes] : dns.budget) out.dns->budget[tier] = bytes;
+}
+
 void FoldSection(const std::optional<sk_verdict>& own, const SandboxPolicy& policy, sk_section section,
                  ResolvedPolicy& out) {
     if (own) out.violation[section] = *own;
@@ -78,7 +88,7 @@ void Fold(const SandboxPolicy& policy, ResolvedPolicy& out) {
     }
     if (policy.dns) {
         if (policy.dns->violation) out.violation[SK_SECTION_DNS] = *policy.dns->violation;
-        out.dns = policy.dns;
+        FoldDns(*policy.dns, out);
     }
     if (policy.mode) out.mode = *policy.mode;
     if (policy.entered) out.entered = *policy.entered;

@@ -66,6 +66,22 @@ TEST(Resolve, TheBaseKeepsSecretsOfOtherProcesses) {
     EXPECT_FALSE(Allowed(policy, CaseKind::kExec, "/lib64/ld-linux-x86-64.so.2"));
 }
 
+TEST(Resolve, OfDnsTooListsJoinAndTheNearerValueWins) {
+    PolicyLibrary library = Library(
+        Document("a", "{dns: {mode: closed, allow: [a.test], resolvers: [10.0.0.1], budget: {zone: 128B, total: 1KiB}}}") +
+        Document("b", "{extends: [a], dns: {allow: [b.test], budget: {zone: 64B}}}") +
+        Document("c", "{extends: [b], dns: {mode: open, resolvers: [10.0.0.2]}}"));
+    const std::optional<DnsSection> b = library.Resolve("b")->dns, c = library.Resolve("c")->dns;
+    ASSERT_TRUE(b && c);
+    EXPECT_EQ(b->mode, SK_DNS_CLOSED);
+    EXPECT_EQ(b->resolvers.at(0).text, "10.0.0.1");
+    EXPECT_EQ(c->mode, SK_DNS_OPEN);
+    ASSERT_EQ(c->allow.size(), 2u);
+    ASSERT_EQ(c->resolvers.size(), 1u);
+    EXPECT_EQ(c->resolvers[0].text, "10.0.0.2");
+    EXPECT_EQ(c->budget, (std::map<std::string, uint32_t>{{"zone", 64}, {"total", 1024}}));
+}
+
 TEST(Resolve, ListsJoinAndTheNearerValueWins) {
     PolicyLibrary library = Library(
         Document("a",
