@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/wire/kinds.h"
+#include "bpf/wire/slot.h"
 #include "tests/tools/product.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/fd.h"
 #include "userspace/kernel/pins.h"
 
@@ -74,6 +77,28 @@ TEST(Full, UserIds) {
     kill(clients[1], SIGTERM);
     EXPECT_EQ(Wait(clients[1]), 128 + SIGTERM);
     EXPECT_TRUE(Until([&] { return product.LeftOver().empty(); })) << product.LeftOver();
+}
+
+// A condemnation whose record found a full ring: what the kernel keeps of the sandbox is looked at.
+TEST(Full, ACondemnedSandboxEndsWithoutARecordOfIt) {
+    Product product;
+    const pid_t pid = product.StartRun("networkless", {"python3", "-c", "print('up', flush=True)\nwhile True: pass\n"}, "lost");
+    ASSERT_TRUE(Until([&] { return product.Get("lost.out") == "up\n"; })) << product.Get("lost.err");
+    const Fd states(bpf_obj_get(absl::StrCat(product.pin_dir(), "/abi", kernel::kPinAbi, "/maps/states").c_str()));
+    ASSERT_TRUE(states.ok()) << strerror(errno);
+    uint32_t slot = 0;
+    sk_state state{};
+    for (uint32_t i = 1; i < 64 && slot == 0; ++i) {
+        ASSERT_EQ(bpf_map_lookup_elem(states.get(), &i, &state), 0);
+        if (state.tasks > 0) slot = i;
+    }
+    ASSERT_NE(slot, 0u);
+    state.condemned_ns = BootNow();
+    state.condemned_code = SK_CODE_ESCAPE;
+    ASSERT_EQ(bpf_map_update_elem(states.get(), &slot, &state, BPF_EXIST), 0);
+    const Ran ran = product.Finish(pid, "lost");
+    EXPECT_EQ(ran.status, 137) << ran.Text();
+    EXPECT_EQ(At(ran.result, "end"), "policy") << ran.Text();
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,8 +15,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "bpf/wire/kinds.h"
-#include "bpf/wire/slot.h"
 #include "userspace/api/channel.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/fd.h"
@@ -153,32 +149,6 @@ TEST_F(Run, AnAgentOutOfDescriptorsWaitsForOne) {
     ASSERT_TRUE(waits->Send(ping).ok());
     EXPECT_TRUE(waits->Receive(5000).ok());
     EXPECT_EQ(Stockade({"ps"}).status, 0);
-}
-
-// A condemnation whose record is lost: what the kernel keeps of the sandbox is looked at.
-TEST_F(Run, ACondemnedSandboxEndsWithoutARecordOfIt) {
-    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sh", "-c", "echo up; while :; do :; done"}, "lost");
-    ASSERT_TRUE(Until([] { return Read("lost.out") == "up\n"; })) << Read("lost.err");
-    int states = -1;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator("/sys/fs/bpf/" + tag_)) {
-        if (entry.path().filename() == "states") states = bpf_obj_get(entry.path().c_str());
-    }
-    ASSERT_GE(states, 0);
-    uint32_t slot = 0;
-    sk_state state{};
-    for (uint32_t i = 1; i < 64 && slot == 0; ++i) {
-        ASSERT_EQ(bpf_map_lookup_elem(states, &i, &state), 0);
-        if (state.tasks > 0) slot = i;
-    }
-    ASSERT_NE(slot, 0u);
-    state.condemned_ns = BootNow();
-    state.condemned_code = SK_CODE_ESCAPE;
-    ASSERT_EQ(bpf_map_update_elem(states, &slot, &state, BPF_EXIST), 0);
-    close(states);
-    const Ran ran = Finish(pid, "lost");
-    EXPECT_EQ(ran.status, 137) << ran.err;
-    EXPECT_TRUE(absl::StrContains(ran.err, "killed by policy open")) << ran.err;
-    EXPECT_TRUE(Until(NothingLeft));
 }
 
 // The offender is dead at once; what is left of its sandbox dies as soon as the agent can ask for it.
