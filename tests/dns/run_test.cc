@@ -141,7 +141,8 @@ TEST_F(DnsRun, TheBudgetIsTheSessions) {
             product_->StopAgent(SIGKILL);
             EXPECT_NE(before, 0);
         }
-        EXPECT_EQ(product_->Run(policy, {"python3", "-c", code}, {"--session", "one"}).status, 0);
+        const Ran ran = product_->Run(policy, {"python3", "-c", code}, {"--session", "one"});
+        EXPECT_EQ(ran.status, 0) << ran.Text();
         for (const std::string& name : world_->TakeNames()) learnt.insert(name.substr(0, 40));
     }
     EXPECT_GE(learnt.size(), 3u);

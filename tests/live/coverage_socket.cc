@@ -56,8 +56,18 @@ Case Alias() {
 }
 
 Case Swapped() {
+    constexpr int kLinks = 30;  // of at most 40 in one walk, each of nearly a path's length
     Case c = Unix(Operation::SOCKET_SWAPPED, "unix_swapped", "unix_swapped", "{no}/socket", SOCK_STREAM);
-    c.args = {"unix_swapped", "{no}/socket", "{in}"};
+    c.args = {"unix_swapped", absl::StrCat("{in}/", kLinks - 1)};
+    c.prepare = [listen = c.prepare](World& world) {
+        listen(world);
+        std::string target = world.Fill("{no}/socket");
+        for (int i = 0; i < kLinks; ++i) {
+            (void)!symlink(target.c_str(), world.Fill(absl::StrCat("{in}/", i)).c_str());  // the control run tells
+            target = std::to_string(i);
+            while (target.size() < 3900) target.insert(0, "./");
+        }
+    };
     return c;
 }
 

@@ -289,7 +289,8 @@ pid_t Product::AwaitAgent(pid_t other_than) {
 void Product::StopAgent(int signo) {
     const pid_t pid = AgentPid();
     if (pid == 0 || kill(pid, signo) != 0) return;
-    EXPECT_TRUE(Until([&] { return AgentPid() != pid; })) << "the agent does not end";
+    // The number alone: what it has open is closed after the rest of it is gone, and its socket last of all.
+    EXPECT_TRUE(Until([&] { return kill(pid, 0) != 0; })) << "the agent does not end";
 }
 
 pid_t Product::ShimPid() const {

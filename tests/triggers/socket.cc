@@ -1,6 +1,5 @@
 // Sockets of other kinds, and unix sockets.
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/if_alg.h>
 #include <linux/if_packet.h>
 #include <linux/netlink.h>
@@ -14,7 +13,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <string>
 #include <thread>
 
 #include "tests/triggers/trigger.h"
@@ -82,38 +80,34 @@ int UnixAlias(Args args) {
     return ConnectUnix(args[1], SOCK_STREAM);
 }
 
-// Connects to NAME by names in DIR that take the kernel long to walk; meanwhile a thread puts /dev/null under the
-// descriptor. What was connected is used by its duplicate.
+// Connects to NAME, which takes the kernel long to walk; meanwhile a thread puts a pipe under the descriptor. What
+// was connected is used by its duplicate.
 int UnixSwapped(Args args) {
-    constexpr int kLinks = 30;  // of at most 40 in one walk
-    std::string steps, name = args[0];
-    while (steps.size() + name.size() < 3900) steps += "./";
-    for (int i = 0; i < kLinks; ++i) {
-        const std::string link = std::string(args[1]) + "/" + std::to_string(i);
-        // Each leads to the one before by way of nothing, below the directory that it lies in.
-        const std::string target = i == 0 ? name : steps + std::to_string(i - 1);
-        if (symlink(target.c_str(), link.c_str()) != 0) return Setup("symlink");
-        name = link;
-    }
     sockaddr_un address;
-    const socklen_t length = Address(name.c_str(), address);
-    const int fd = socket(AF_UNIX, SOCK_STREAM, 0), null = open("/dev/null", O_RDWR), kept = dup(fd);
-    if (fd < 0 || null < 0 || kept < 0) return Setup("open");
-    std::atomic<bool> begun{false};
-    std::thread swap([&] {
-        while (!begun) {
-        }
-        // In which the call has taken the descriptor, and walks.
-        timespec pause{.tv_sec = 0, .tv_nsec = 300'000};
-        nanosleep(&pause, nullptr);
-        dup2(null, fd);
-    });
-    begun = true;
-    const int rc = connect(fd, reinterpret_cast<sockaddr*>(&address), length);
-    const int error = errno;
-    swap.join();
-    errno = error;
-    return rc != 0 ? Refused() : Outcome(send(kept, "stockade", 8, MSG_NOSIGNAL));
+    const socklen_t length = Address(args[0], address);
+    int other[2];
+    if (pipe(other) != 0) return Setup("pipe");
+    for (int tries = 0; tries < 50; ++tries) {
+        const int fd = socket(AF_UNIX, SOCK_STREAM, 0), kept = dup(fd);
+        if (fd < 0 || kept < 0) return Setup("socket");
+        std::atomic<bool> begun{false};
+        std::thread swap([&] {
+            while (!begun) {
+            }
+            // In which the call has taken the descriptor, and walks.
+            timespec pause{.tv_sec = 0, .tv_nsec = 300'000};
+            nanosleep(&pause, nullptr);
+            dup2(other[0], fd);
+        });
+        begun = true;
+        const int rc = connect(fd, reinterpret_cast<sockaddr*>(&address), length);
+        const int error = errno;
+        swap.join();
+        errno = error;
+        if (rc != 0 && error == ENOTSOCK) continue;  // too early
+        return rc != 0 ? Refused() : Outcome(send(kept, "stockade", 8, MSG_NOSIGNAL));
+    }
+    return Setup("swap");
 }
 
 int UnixBind(Args args) {
@@ -144,7 +138,7 @@ const Trigger kTriggers[] = {
     {"unix_connected_datagram", 1, "NAME", UnixConnectedDatagram},
     {"unix_datagram", 1, "NAME", UnixDatagram},
     {"unix_alias", 2, "TARGET LINK", UnixAlias},
-    {"unix_swapped", 2, "NAME DIR", UnixSwapped},
+    {"unix_swapped", 1, "NAME", UnixSwapped},
     {"unix_bind", 1, "NAME", UnixBind},
     {"unix_pair", 0, "", UnixPair},
 };

@@ -200,8 +200,8 @@ void RunClient::LoseAgent() {
     message.mutable_attach()->set_id(id_);
     message.mutable_attach()->set_events(events_ != nullptr);
     const StatusOr<api::Message> answer = Ask(*channel, message);
-    // An agent that dies over the question is followed by another one.
-    agent_lost_ = absl::IsUnavailable(answer.status());
+    // These are an agent's own words. Whatever else went wrong it died over the question, and another one follows.
+    agent_lost_ = !answer.ok() && !absl::IsNotFound(answer.status()) && !absl::IsFailedPrecondition(answer.status());
     if (answer.ok()) agent_ = *std::move(channel);
 }
 

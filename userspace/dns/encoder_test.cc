@@ -229,7 +229,7 @@ TEST_P(EncoderTest, TellsAZoneAtMostItsBudget) {
         Meter meter(Shared(), MeterState(kKeys, 0));
         const double bits = Leak(meter, encoder(), {"evil-lab.org"}, pace_s)["evil-lab.org"];
         EXPECT_LE(bits, 256 * 8) << pace_s;
-        EXPECT_GT(bits, 0) << pace_s;
+        EXPECT_EQ(bits > 0, GetParam() != "letters256") << pace_s;
         if (pace_s == 600.0)
             std::cout << GetParam() << ": " << bits / 8 << " bytes at a query per ten minutes\n";
     }
@@ -245,7 +245,7 @@ TEST_P(EncoderTest, TellsAHundredZonesAtMostTheTotal) {
         all += bits;
     }
     EXPECT_LE(all, 2048 * 8);
-    EXPECT_GT(all, 0);
+    EXPECT_EQ(all > 0, GetParam() != "letters16" && GetParam() != "letters256");
 }
 
 // The budget belongs to the session: a hundred sandboxes, one after the other, each of which takes
@@ -269,7 +269,7 @@ TEST_P(EncoderTest, TellsAZoneNoMoreFromAHundredSandboxes) {
         state = meter.state().Save();
     }
     EXPECT_LE(bits, 256 * 8);
-    EXPECT_GT(bits, 0);
+    EXPECT_EQ(bits > 0, GetParam() != "letters256");
 }
 
 std::vector<std::string> EncoderNames() {
