@@ -153,9 +153,8 @@ TEST_F(Run, AnAgentOutOfDescriptorsWaitsForOne) {
 
 // The offender is dead at once; what is left of its sandbox dies as soon as the agent can ask for it.
 TEST_F(Run, AKillThatFoundNoDescriptorIsMadeLater) {
-    std::filesystem::create_directory(dir_ + "/shown");
-    const pid_t pid = Start({"run", "-p", dir_ + "/strict.yaml", "--in", dir_ + "/shown", "--", "/bin/sh", "-c",
-                             "sleep 1000 & echo up; while ! [ -e /in/go ]; do sleep 0.05; done; /bin/ls; sleep 1000"},
+    const pid_t pid = Start({"run", "-p", dir_ + "/strict.yaml", "--", "/bin/sh", "-c",
+                             "trap /bin/ls USR1; sleep 1000 & echo up; while :; do sleep 0.05; done"},
                             "later");
     ASSERT_TRUE(Until([] { return Read("later.out") == "up\n"; })) << Read("later.err");
     const pid_t agent = AgentPid();
@@ -163,7 +162,7 @@ TEST_F(Run, AKillThatFoundNoDescriptorIsMadeLater) {
     ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, nullptr, &old), 0);
     const rlimit none{.rlim_cur = 0, .rlim_max = old.rlim_max};
     ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, &none, nullptr), 0);
-    Write("shown/go", "");
+    EXPECT_EQ(kill(pid, SIGUSR1), 0);  // the client hands it on
     const bool told = Until([] { return absl::StrContains(Read("run/agent.log"), "its kill has to wait"); });
     ASSERT_EQ(prlimit(agent, RLIMIT_NOFILE, &old, nullptr), 0);
     EXPECT_TRUE(told) << Read("run/agent.log");
