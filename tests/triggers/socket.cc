@@ -5,6 +5,7 @@
 #include <linux/netlink.h>
 #include <net/ethernet.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
 
 #include "tests/triggers/trigger.h"
@@ -80,6 +82,20 @@ int UnixAlias(Args args) {
     return ConnectUnix(args[1], SOCK_STREAM);
 }
 
+uint64_t Nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Kernels that are not preempted let nobody else run on a CPU whose task is in a call. Without effect where there is one CPU.
+void PinTo(int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    (void)sched_setaffinity(0, sizeof(set), &set);
+}
+
 // Connects to NAME, which takes the kernel long to walk; meanwhile a thread puts a pipe under the descriptor. What
 // was connected is used by its duplicate.
 int UnixSwapped(Args args) {
@@ -90,15 +106,18 @@ int UnixSwapped(Args args) {
     for (int tries = 0; tries < 50; ++tries) {
         const int fd = socket(AF_UNIX, SOCK_STREAM, 0), kept = dup(fd);
         if (fd < 0 || kept < 0) return Setup("socket");
-        std::atomic<bool> begun{false};
+        std::atomic<bool> ready{false}, begun{false};
         std::thread swap([&] {
-            while (!begun) {
-            }
-            // In which the call has taken the descriptor, and walks.
-            timespec pause{.tv_sec = 0, .tv_nsec = 300'000};
-            nanosleep(&pause, nullptr);
+            PinTo(1);
+            ready = true;
+            while (!begun) sched_yield();
+            // In which the call has taken the descriptor, and walks: not slept, for who sleeps may be woken too late.
+            const uint64_t until = Nanoseconds() + 300'000;
+            while (Nanoseconds() < until) sched_yield();
             dup2(other[0], fd);
         });
+        PinTo(0);
+        while (!ready) sched_yield();
         begun = true;
         const int rc = connect(fd, reinterpret_cast<sockaddr*>(&address), length);
         const int error = errno;
