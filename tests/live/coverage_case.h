@@ -50,6 +50,8 @@ struct Case {
     bool lasting = false;
     // A kernel may lack this route; then neither run has an effect.
     bool optional = false;
+    // Two threads race: where the table says "unseen", it is unseen only when the right one wins.
+    bool raced = false;
     // Killed after the effect, the whole sandbox dies with the caller: others in it may hold what it got.
     bool whole = false;
     // What the trigger says in the instruction after the call. A task beside the caller says "done" whenever it has the bytes.

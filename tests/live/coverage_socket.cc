@@ -68,6 +68,7 @@ Case Swapped() {
             while (target.size() < 3900) target.insert(0, "./");
         }
     };
+    c.raced = true;
     return c;
 }
 
