@@ -58,6 +58,10 @@ class DnsRun : public ::testing::Test {
                                           "}\nspec:\n  violation: deny\n  exec: {allow: [/usr/**], libraries: [/usr/**]}\n"
                                           "  files: {read: [/**], write: [/tmp/**]}\n", spec));
     }
+    // Any name may be asked, within the budgets.
+    static std::string Open(const std::string& name) {
+        return Policy(name, absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    }
     static Ran Connect(const std::string& policy, const std::vector<std::string>& where, const std::vector<std::string>& flags = {}) {
         std::vector<std::string> command = {"python3", "-c", kConnect};
         command.insert(command.end(), where.begin(), where.end());
@@ -128,7 +132,7 @@ TEST_F(DnsRun, AZoneLearnsItsBudgetAndTheFindingNamesIt) {
 }
 
 TEST_F(DnsRun, TheBudgetIsTheSessions) {
-    const std::string policy = Policy("session", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string policy = Open("session");
     const std::string code =
         "import os, socket\n"
         "for i in range(20):\n"
@@ -150,7 +154,7 @@ TEST_F(DnsRun, TheBudgetIsTheSessions) {
 }
 
 TEST_F(DnsRun, OrdinaryNamesStayWellWithinIt) {
-    const std::string policy = Policy("ordinary", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string policy = Open("ordinary");
     std::vector<std::string> names;
     for (const char* sub : {"www", "api", "static", "cdn", "files", "login", "docs", "img"}) names.push_back(absl::StrCat(sub, ".shop.test:1"));
     for (const std::string& name : names) world_->Answer(name.substr(0, name.find(':')), World::kOutside);
@@ -164,7 +168,7 @@ TEST_F(DnsRun, OrdinaryNamesStayWellWithinIt) {
 
 // The kernel's meter reads datagrams: what comes over TCP must ask nobody.
 TEST_F(DnsRun, OverTcpThereIsOnlyWhatWasAskedOverUdp) {
-    const std::string policy = Policy("tcp", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string policy = Open("tcp");
     world_->Answer("known.tcp.test", World::kOutside);
     const std::string code =
         "import socket, struct\n"
@@ -186,7 +190,7 @@ TEST_F(DnsRun, OverTcpThereIsOnlyWhatWasAskedOverUdp) {
 
 // A repeat that goes on to the name server is charged each time, also where its TTL says that a cache has it.
 TEST_F(DnsRun, RepeatsThatAreAskedAgainAreCharged) {
-    const std::string policy = Policy("repeats", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string policy = Open("repeats");
     const std::string code =
         "import socket\n"
         "for i in range(400):\n"
@@ -202,7 +206,7 @@ TEST_F(DnsRun, RepeatsThatAreAskedAgainAreCharged) {
 // Names that find no room in the meter's memory are new each time, and cheap: asked over and over from the stub's
 // cache, they must not earn back what others have spent.
 TEST_F(DnsRun, WhatACacheAnswersEarnsNothingBack) {
-    const std::string policy = Policy("earn", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string policy = Open("earn");
     const std::string code =
         "import os, socket, time\n"
         "def ask(name):\n"
@@ -253,7 +257,7 @@ TEST_F(DnsRun, NobodyElseAsksInTheSandboxesName) {
 }
 
 TEST_F(DnsRun, ManyBytesInTxtAnswersAreTold) {
-    const std::string policy = Policy("txt", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string policy = Open("txt");
     world_->Text("big.down.test", std::string(1100, 'x'));
     const std::string code =
         "import socket, struct\n"
