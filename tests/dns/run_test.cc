@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -129,6 +130,24 @@ TEST_F(DnsRun, AZoneLearnsItsBudgetAndTheFindingNamesIt) {
         if (absl::EndsWith(name, ".evil.test")) learnt.insert(name.substr(0, 40));
     }
     EXPECT_EQ(learnt.size(), 100u);
+}
+
+// One zone's budget and nobody else's; what it spends is not of the total either, which would end it at 2 KiB.
+TEST_F(DnsRun, AGrantIsOfItsZoneAlone) {
+    const std::string policy = Policy("granted", absl::StrCat("  dns: {mode: open, resolvers: [", World::kResolver,
+                                                              "], grants: {granted.test: 8KiB}}\n"));
+    const std::string code =
+        "import os, socket\n"
+        "for zone in ['granted.test', 'other.test']:\n"
+        "    for i in range(100):\n"
+        "        try: socket.getaddrinfo(os.urandom(20).hex() + '.' + zone, 80)\n"
+        "        except OSError: pass\n";
+    EXPECT_EQ(product_->Run(policy, {"python3", "-c", code}).status, 0);
+    std::map<std::string, std::set<std::string>> learnt;
+    for (const std::string& name : world_->TakeNames()) learnt[name.substr(std::min<size_t>(name.size(), 41))].insert(name);
+    EXPECT_EQ(learnt["granted.test"].size(), 100u);
+    EXPECT_GE(learnt["other.test"].size(), 3u);
+    EXPECT_LE(learnt["other.test"].size() * 20, 256u);
 }
 
 TEST_F(DnsRun, TheBudgetIsTheSessions) {

@@ -21,21 +21,19 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 1 << 20;  // 4,096 lines of a session label (128 bytes, escaped) and two numbers
 
-uint32_t Units(uint32_t bytes) {
-    return bytes > (SK_DNS_UNLIMITED - 1) / SK_DNS_BYTE ? SK_DNS_UNLIMITED : bytes * SK_DNS_BYTE;
-}
 uint32_t Bytes(uint64_t units) { return static_cast<uint32_t>((units + SK_DNS_BYTE - 1) / SK_DNS_BYTE); }
+
+uint32_t WholeBytes(uint32_t units) {
+    return units == SK_DNS_UNLIMITED ? dns::Budgets::kUnlimited : units / SK_DNS_BYTE;
+}
 
 // What a policy had given to the budget's first sandbox.
 dns::Budgets AmountsOf(const sk_dns_budget& credit) {
-    const auto bytes = [](uint32_t units) {
-        return units == SK_DNS_UNLIMITED ? dns::Budgets::kUnlimited : units / SK_DNS_BYTE;
-    };
     dns::Budgets out;
-    out.zone = bytes(credit.zone_budget);
-    out.ranked = bytes(credit.ranked_budget);
-    out.total = bytes(credit.total_budget);
-    out.reverse = bytes(credit.reverse_budget);
+    out.zone = WholeBytes(credit.zone_budget);
+    out.ranked = WholeBytes(credit.ranked_budget);
+    out.total = WholeBytes(credit.total_budget);
+    out.reverse = WholeBytes(credit.reverse_budget);
     return out;
 }
 
@@ -61,6 +59,10 @@ std::string Lower(std::string name) {
 bool Passed(const sk_dns& record) { return record.head.outcome == SK_OUTCOME_DONE; }
 
 }  // namespace
+
+uint32_t DnsUnits(uint32_t bytes) {
+    return bytes > (SK_DNS_UNLIMITED - 1) / SK_DNS_BYTE ? SK_DNS_UNLIMITED : bytes * SK_DNS_BYTE;
+}
 
 StatusOr<std::unique_ptr<DnsBudgets>> DnsBudgets::Create(Options options) {
     std::unique_ptr<DnsBudgets> budgets(new DnsBudgets(std::move(options)));
@@ -112,10 +114,10 @@ StatusOr<kernel::DnsBudgetRef> DnsBudgets::Use(const std::string& id, const dns:
     }
     sk_dns_budget credit{};
     credit.epoch_ns = BootNow();
-    credit.total_budget = Units(amounts.total);
-    credit.zone_budget = Units(amounts.zone);
-    credit.ranked_budget = Units(amounts.ranked);
-    credit.reverse_budget = Units(amounts.reverse);
+    credit.total_budget = DnsUnits(amounts.total);
+    credit.zone_budget = DnsUnits(amounts.zone);
+    credit.ranked_budget = DnsUnits(amounts.ranked);
+    credit.reverse_budget = DnsUnits(amounts.reverse);
     auto budget = std::make_unique<Budget>();
     SK_ASSIGN_OR_RETURN(budget->ref, options_.sensor->OpenDnsBudget(credit));
     budget->id = id;
@@ -200,8 +202,9 @@ void DnsBudgets::Settle(Budget& budget, const sk_dns& record, const std::string&
         return found[i] ? budget.meter->state().zone(index).spent : 0;
     };
     const uint32_t before[2] = {spent(0), spent(1)}, total = budget.meter->state().total;
-    const dns::Decision decision =
-        budget.meter->Ask({.name = name, .sent = sent, .type = record.type, .time_ns = record.head.boot_ns});
+    dns::Query query{.name = name, .sent = sent, .type = record.type, .time_ns = record.head.boot_ns};
+    if (record.tier == SK_DNS_TIER_GRANTED) query.granted_bytes = WholeBytes(record.limit);
+    const dns::Decision decision = budget.meter->Ask(query);
     // Charged differently here: the kernel's word stands, and nothing is given back.
     if (decision.verdict == dns::Verdict::kDrop) return;
     sk_dns_refund refund{};
@@ -237,7 +240,7 @@ void DnsBudgets::OnAnswer(const kernel::DnsBudgetRef& ref, const kernel::SlotRef
     const dns::Decision heard = budget->meter->Hear(answer);
     if (heard.verdict == dns::Verdict::kWarn) TellDownlink(slot, heard);
     if (!from_cache || dns::IsReverseName(answer.name)) return;
-    budget->meter->Forgive(answer.name, answer.type);
+    budget->meter->Forgive(answer);
     sk_dns_refund refund{};
     refund.budget = ref.number;
     refund.generation = ref.generation;

@@ -21,6 +21,9 @@
 
 namespace stockade::cmd {
 
+// Sixteenths of a bit, as the kernel counts; SK_DNS_UNLIMITED for more than they can say.
+uint32_t DnsUnits(uint32_t bytes);
+
 // Any thread.
 class DnsBudgets {
   public:

@@ -225,6 +225,11 @@ TEST_F(PolicyRunTest, CheckWarnsOfNamesThatNeverResolve) {
     EXPECT_THAT(io_.out, HasSubstr("warning: dns.allow has no effect: dns.mode is closed"));
     EXPECT_THAT(io_.out, HasSubstr("warning: the name 'b.test' opens nothing"));
     io_ = {};
+    args_.files = {Write("a.yaml", "a", "{" + rest + ", network: {}, dns: {allow: [\"*.a.test\"], grants: {a.test: 1KiB, b.test: 1KiB}}}")};
+    EXPECT_EQ(PolicyCheck(args_, io_), kPolicyOk);
+    EXPECT_THAT(io_.out, HasSubstr("warning: dns.grants has no effect for 'b.test'"));
+    EXPECT_THAT(io_.out, HasSubstr("1 warning"));
+    io_ = {};
     args_.files = {Write("a.yaml", "a", "{" + rest + ", network: {}, dns: {allow: [a.test]}}")};
     EXPECT_EQ(PolicyCheck(args_, io_), kPolicyOk);
     EXPECT_THAT(io_.out, HasSubstr("0 warnings"));

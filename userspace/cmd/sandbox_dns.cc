@@ -1,6 +1,7 @@
 #include "userspace/cmd/sandbox_dns.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,28 @@ dns::Budgets AmountsOf(const policy::ResolvedPolicy& policy) {
     return out;
 }
 
+// One entry a name, whatever the policy says of it.
+std::vector<kernel::DnsRule> RulesOf(const policy::ResolvedPolicy& policy, const sk_hash_keys& keys) {
+    std::vector<kernel::DnsRule> rules;
+    const auto rule = [&](absl::string_view name) -> sk_dns_rule& {
+        const uint64_t zone = dns::ZoneHash(keys, name);
+        const auto same = std::find_if(rules.begin(), rules.end(), [zone](const auto& r) { return r.zone == zone; });
+        return same != rules.end() ? same->rule : rules.emplace_back(kernel::DnsRule{zone, {}}).rule;
+    };
+    for (absl::string_view name : policy::ResolvableNames(policy)) {
+        const uint32_t flag = absl::ConsumePrefix(&name, "*.") ? SK_DNS_RULE_BELOW : SK_DNS_RULE_EXACT;
+        rule(name).flags |= flag;
+    }
+    if (!policy.dns) return rules;
+    for (const auto& [zone, grant] : policy.dns->grants) {
+        sk_dns_rule& granted = rule(zone);
+        granted.flags |= SK_DNS_RULE_TIER;
+        granted.tier = SK_DNS_TIER_GRANTED;
+        granted.budget = DnsUnits(grant.bytes);
+    }
+    return rules;
+}
+
 std::string BudgetId(const SandboxDns::Sandbox& sandbox) {
     return sandbox.session.empty() ? absl::StrCat("sandbox ", sandbox.id) : absl::StrCat("session ", sandbox.session);
 }
@@ -90,12 +113,24 @@ class Answerer {
             }
         }
         if (answered.rcode == dns::kStubServerFailure) return true;
-        budgets_.OnAnswer(budget_, ref_, {.name = answered.name, .sent = answered.name, .type = answered.type, .time_ns = BootNow(),
-                                    .ttl_s = 0, .downlink_bytes = answered.downlink_bytes}, answered.from_cache && !answered.tcp);
+        const dns::Answer answer = {.name = answered.name, .sent = answered.name, .type = answered.type, .time_ns = BootNow(),
+                                    .ttl_s = 0, .downlink_bytes = answered.downlink_bytes, .granted_bytes = Granted(answered.name)};
+        budgets_.OnAnswer(budget_, ref_, answer, answered.from_cache && !answered.tcp);
         return true;
     }
 
   private:
+    std::optional<uint32_t> Granted(absl::string_view name) const {
+        if (plan_.grants().empty()) return std::nullopt;
+        while (true) {
+            const auto found = plan_.grants().find(std::string(name));
+            if (found != plan_.grants().end()) return found->second;
+            const size_t dot = name.find('.');
+            if (dot == absl::string_view::npos) return std::nullopt;
+            name.remove_prefix(dot + 1);
+        }
+    }
+
     bool Pin(const sandbox::v1::StoredNameRule& rule, const dns::StubAnswered::Pinned& pinned) {
         // Rebinding: a name of the world must not lead to what is behind it. Not pinned, it is refused at connect.
         if (!dns::IsPublicAddress(pinned.address)) return true;
@@ -130,6 +165,7 @@ StatusOr<sandbox::v1::StoredDns> SandboxDns::Plan(const policy::ResolvedPolicy& 
     sandbox::v1::StoredDns plan;
     if (policy.dns) {
         for (const policy::Entry& resolver : policy.dns->resolvers) plan.add_upstreams(resolver.text);
+        for (const auto& [zone, grant] : policy.dns->grants) (*plan.mutable_grants())[zone] = grant.bytes;
     }
     if (plan.upstreams().empty()) {
         for (const std::string& server : NameServers(options_.resolv_conf)) plan.add_upstreams(server);
@@ -182,23 +218,12 @@ void SandboxDns::EndAdoption() {
 
 Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) {
     SK_RETURN_IF_ERROR(Ready());
-    const sk_hash_keys keys = options_.sensor->keys();
     kernel::DnsBinding binding;
     binding.mode = policy::DnsModeOf(policy);
     binding.tcp = true;
     SK_ASSIGN_OR_RETURN(const dns::UpstreamAddress stub, dns::UpstreamAddress::Parse(sandbox.address));
     binding.servers = {ServerOf(stub.address)};
-    for (absl::string_view name : policy::ResolvableNames(policy)) {
-        const uint32_t flags = absl::ConsumePrefix(&name, "*.") ? SK_DNS_RULE_BELOW : SK_DNS_RULE_EXACT;
-        const uint64_t zone = dns::ZoneHash(keys, name);
-        kernel::DnsRule* same = nullptr;
-        for (kernel::DnsRule& rule : binding.rules) same = rule.zone == zone ? &rule : same;
-        if (same != nullptr) {
-            same->rule.flags |= flags;
-        } else {
-            binding.rules.push_back({zone, {.flags = flags, .tier = 0, .budget = 0, .pad = 0}});
-        }
-    }
+    binding.rules = RulesOf(policy, options_.sensor->keys());
     const std::string budget_id = BudgetId(sandbox);
     SK_ASSIGN_OR_RETURN(binding.budget, owned_budgets_->Use(budget_id, AmountsOf(policy), !sandbox.session.empty()));
     bound_[sandbox.ref.slot] = {budget_id};

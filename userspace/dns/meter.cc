@@ -78,9 +78,12 @@ void Meter::OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entr
     account.counts_for_total = primary && account.tier == Tier::kUnranked;
 }
 
-Meter::Accounts Meter::Open(absl::string_view name, absl::string_view sent) {
+template <typename Asked>
+Meter::Accounts Meter::Open(const Asked& asked) {
     Accounts out;
-    const Tiers::Entry entry = knowledge_.tiers.Find(name);
+    const absl::string_view name = asked.name;
+    const Tiers::Entry entry = asked.granted_bytes ? Tiers::Entry{Tier::kGranted, *asked.granted_bytes}
+                                                   : knowledge_.tiers.Find(name);
     if (!IsCharged(entry.tier)) return out;
     if (IsReverseName(name)) {
         const absl::string_view root = ReverseRoot(name);
@@ -97,7 +100,7 @@ Meter::Accounts Meter::Open(absl::string_view name, absl::string_view sent) {
         if (zone.icann.size() < primary.size() && entry.tier != Tier::kGranted)
             OpenZone(zone.icann, name, knowledge_.tiers.Find(zone.icann), false, out);
     }
-    const uint32_t fingerprint = state_.Fingerprint(sent);
+    const uint32_t fingerprint = state_.Fingerprint(asked.sent);
     for (size_t i = 0; i < out.count; ++i) {
         out.list[i].fingerprint = fingerprint;
         out.list[i].record = state_.FindName(out.list[i].zone, fingerprint);
@@ -292,27 +295,27 @@ void Meter::Settle(Accounts& accounts, const Query& query, Decision& decision) {
     }
 }
 
-Decision Meter::Charge(const Query& query) { return Charge(Open(query.name, query.sent), query); }
+Decision Meter::Charge(const Query& query) { return Charge(Open(query), query); }
 
 void Meter::Settle(const Query& query, Decision& decision) {
-    Accounts accounts = Open(query.name, query.sent);
+    Accounts accounts = Open(query);
     Settle(accounts, query, decision);
 }
 
 Decision Meter::Ask(const Query& query) {
-    Accounts accounts = Open(query.name, query.sent);
+    Accounts accounts = Open(query);
     Decision decision = Charge(accounts, query);
     if (decision.verdict != Verdict::kDrop) Settle(accounts, query, decision);
     return decision;
 }
 
-void Meter::Forgive(absl::string_view name, uint16_t type) {
-    const Accounts accounts = Open(name, name);
+void Meter::Forgive(const Answer& answer) {
+    const Accounts accounts = Open(answer);
     // What every repeat of a name that is remembered has settled at, or more. One that found no room is new each
     // time, which can be cheaper: giving this back would pay the sandbox for asking.
     const uint32_t amount = SK_DNS_CHARGE_REPEAT + SK_DNS_CHARGE_GAP_BURST;
     for (size_t i = 0; i < accounts.count; ++i) {
-        if (!WasAsked(accounts.list[i], type)) continue;
+        if (!WasAsked(accounts.list[i], answer.type)) continue;
         ZoneRecord& zone = state_.zone(accounts.list[i].zone);
         zone.spent -= std::min(zone.spent, amount);
         if (accounts.list[i].counts_for_total) state_.total -= std::min(state_.total, amount);
@@ -320,7 +323,7 @@ void Meter::Forgive(absl::string_view name, uint16_t type) {
 }
 
 Decision Meter::Hear(const Answer& answer) {
-    const Accounts accounts = Open(answer.name, answer.sent);
+    const Accounts accounts = Open(answer);
     Decision decision = Uncharged(answer.name);
     const uint32_t bit = TypeBit(answer.type), now = state_.Ticks(answer.time_ns);
     // Ticks() leaves room for a day, which is as long as any TTL is believed.

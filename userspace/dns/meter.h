@@ -64,6 +64,8 @@ struct Query {
     absl::string_view sent;  // as sent; differs from `name` in case only
     uint16_t type = 0;
     uint64_t time_ns = 0;
+    // The budget of its zone, in bytes, where the asker's policy grants one: before what the lists say.
+    std::optional<uint32_t> granted_bytes = std::nullopt;
 };
 
 struct Answer {
@@ -73,6 +75,7 @@ struct Answer {
     uint64_t time_ns = 0;
     uint32_t ttl_s = 0;           // the least of the answer's records, or of a negative answer; 0: none told
     uint32_t downlink_bytes = 0;  // of TXT and NULL records
+    std::optional<uint32_t> granted_bytes = std::nullopt;  // as in Query
 };
 
 struct Decision {
@@ -112,7 +115,7 @@ class Meter {
     Decision Hear(const Answer& answer);
     // A repeat of this name did not go further than a cache of our own: what says that it is one is given back,
     // its moment is not.
-    void Forgive(absl::string_view name, uint16_t type);
+    void Forgive(const Answer& answer);
 
     const MeterState& state() const { return state_; }
 
@@ -133,7 +136,9 @@ class Meter {
         size_t count = 0;
     };
 
-    Accounts Open(absl::string_view name, absl::string_view sent);
+    // `Asked` is a Query or an Answer.
+    template <typename Asked>
+    Accounts Open(const Asked& asked);
     void OpenZone(absl::string_view zone, absl::string_view name, Tiers::Entry entry, bool primary,
                   Accounts& out);
     Decision Charge(const Accounts& accounts, const Query& query);

@@ -219,7 +219,7 @@ TEST_F(MeterTest, NamesThatFindNoRoomEarnNothing) {
     uint32_t spent = Ask("evil.test").spent, total = meter_.state().total;
     for (int i = 0; i < 50; ++i) {
         (void)Ask("evil.test");
-        meter_.Forgive("evil.test", SK_DNS_TYPE_A);
+        meter_.Forgive({.name = "evil.test", .sent = "evil.test", .type = SK_DNS_TYPE_A});
         size_t zone = 0;
         ASSERT_TRUE(meter_.state().FindZone("evil.test", &zone));
         EXPECT_GE(meter_.state().zone(zone).spent, spent);
@@ -233,10 +233,23 @@ TEST_F(MeterTest, ARememberedRepeatOfACacheCostsItsMomentOnly) {
     (void)Ask("a.evil.test");
     const uint32_t before = Ask("a.evil.test").spent;
     (void)Ask("a.evil.test");
-    meter_.Forgive("a.evil.test", SK_DNS_TYPE_A);
+    meter_.Forgive({.name = "a.evil.test", .sent = "a.evil.test", .type = SK_DNS_TYPE_A});
     size_t zone = 0;
     ASSERT_TRUE(meter_.state().FindZone("evil.test", &zone));
     EXPECT_LT(meter_.state().zone(zone).spent, before + SK_DNS_CHARGE_REPEAT);
+}
+
+TEST_F(MeterTest, AGrantIsTheBudgetAndNotOfTheTotal) {
+    const auto ask = [&](int i, std::optional<uint32_t> granted) {
+        const std::string name = absl::StrCat("3f9a7c0de41b", i, "77aa02ffb3c8.evil.test");
+        return meter_.Ask({.name = name, .sent = name, .type = SK_DNS_TYPE_A, .time_ns = now_ += 1'000'000'000, .granted_bytes = granted});
+    };
+    for (int i = 0; i < 100; ++i) ASSERT_NE(ask(i, 8192).verdict, Verdict::kDrop) << i;
+    EXPECT_EQ(meter_.state().total, 0u);
+    const std::string again = "3f9a7c0de41b077aa02ffb3c8.evil.test";
+    meter_.Forgive({.name = again, .sent = again, .type = SK_DNS_TYPE_A, .granted_bytes = 8192});
+    EXPECT_EQ(meter_.state().total, 0u);
+    EXPECT_EQ(ask(100, std::nullopt).verdict, Verdict::kDrop) << "far above the budget of any other";
 }
 
 TEST_F(MeterTest, DownlinkWarnsOnce) {

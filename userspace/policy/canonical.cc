@@ -44,6 +44,7 @@ std::string CanonicalText(const ResolvedPolicy& policy) {
         lines.push_back(absl::StrCat("dns ", policy.dns->mode.value_or(SK_DNS_ALLOWLIST)));
         for (const Entry& name : policy.dns->allow) lines.push_back(absl::StrCat("dns allow ", name.text));
         for (const Entry& address : policy.dns->resolvers) lines.push_back(absl::StrCat("dns resolver ", address.text));
+        for (const auto& [zone, grant] : policy.dns->grants) lines.push_back(absl::StrCat("dns grant ", zone, " ", grant.bytes));
         for (const auto& [tier, bytes] : policy.dns->budget) lines.push_back(absl::StrCat("dns budget ", tier, " ", bytes));
     }
     std::sort(lines.begin(), lines.end());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -44,11 +46,27 @@ void AddNames(const ResolvedPolicy& less, const ResolvedPolicy& more, Change::Ki
     }
 }
 
+std::string BytesText(uint32_t bytes) { return bytes == kNoDnsBudget ? "none" : absl::StrCat(bytes, "B"); }
+
 std::string BudgetText(const ResolvedPolicy& policy, const std::string& tier) {
     if (!policy.dns) return "default";
     const auto found = policy.dns->budget.find(tier);
-    if (found == policy.dns->budget.end()) return "default";
-    return found->second == kNoDnsBudget ? "none" : absl::StrCat(found->second, "B");
+    return found == policy.dns->budget.end() ? "default" : BytesText(found->second);
+}
+
+std::string GrantText(const ResolvedPolicy& policy, const std::string& zone) {
+    if (!policy.dns) return "default";
+    const auto found = policy.dns->grants.find(zone);
+    return found == policy.dns->grants.end() ? "default" : BytesText(found->second.bytes);
+}
+
+std::set<std::string> GrantedZones(const ResolvedPolicy& from, const ResolvedPolicy& to) {
+    std::set<std::string> zones;
+    for (const ResolvedPolicy* policy : {&from, &to}) {
+        if (!policy->dns) continue;
+        for (const auto& [zone, grant] : policy->dns->grants) zones.insert(zone);
+    }
+    return zones;
 }
 
 std::string ResolversText(const ResolvedPolicy& policy) {
@@ -74,6 +92,8 @@ void DiffDns(const ResolvedPolicy& from, const ResolvedPolicy& to, std::vector<C
     add("dns.mode", mode(from), mode(to));
     for (const char* tier : {"zone", "ranked", "total"})
         add(absl::StrCat("dns.budget.", tier), BudgetText(from, tier), BudgetText(to, tier));
+    for (const std::string& zone : GrantedZones(from, to))
+        add(absl::StrCat("dns.grants.", zone), GrantText(from, zone), GrantText(to, zone));
     if (NeedsDns(from) && NeedsDns(to)) add("dns.resolvers", ResolversText(from), ResolversText(to));
 }
 

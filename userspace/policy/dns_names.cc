@@ -1,5 +1,6 @@
 #include "userspace/policy/dns_names.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "bpf/wire/dns_zone.h"
 
 namespace stockade::policy {
 
@@ -25,6 +27,11 @@ bool IsHostName(absl::string_view name) {
         }
     }
     return true;
+}
+
+bool IsDnsZone(absl::string_view name) {
+    const auto dots = std::count(name.begin(), name.end(), '.');
+    return IsHostName(name) && dots >= 1 && dots < SK_DNS_ZONE_LABELS;
 }
 
 bool CoversName(absl::string_view pattern, absl::string_view name) {
@@ -56,6 +63,17 @@ bool NeedsDns(const ResolvedPolicy& policy) {
 
 sk_dns_mode DnsModeOf(const ResolvedPolicy& policy) {
     return policy.dns ? policy.dns->mode.value_or(SK_DNS_ALLOWLIST) : SK_DNS_ALLOWLIST;
+}
+
+const DnsGrant* DnsGrantOf(const ResolvedPolicy& policy, absl::string_view name) {
+    if (!policy.dns) return nullptr;
+    while (true) {
+        const auto found = policy.dns->grants.find(std::string(name));
+        if (found != policy.dns->grants.end()) return &found->second;
+        const size_t dot = name.find('.');
+        if (dot == absl::string_view::npos) return nullptr;
+        name.remove_prefix(dot + 1);
+    }
 }
 
 std::vector<std::string> ResolvableNames(const ResolvedPolicy& policy) {

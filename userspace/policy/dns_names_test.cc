@@ -62,5 +62,25 @@ TEST(DnsNames, WhatIsWrongIsToldWithItsPlace) {
     EXPECT_THAT(errors, testing::HasSubstr("'1MB' is no budget"));
 }
 
+TEST(DnsNames, AGrantIsOfAZone) {
+    for (const char* zone : {"example.com", "a.b.c.d.e.f.g.h"}) EXPECT_TRUE(IsDnsZone(zone)) << zone;
+    for (const char* bad : {"com", "*.example.com", "Example.com", "example.com.", "a.b.c.d.e.f.g.h.i"})
+        EXPECT_FALSE(IsDnsZone(bad)) << bad;
+    std::string errors;
+    (void)Resolved("  dns:\n    grants: {com: 4KiB, example.com: lots}\n", &errors);
+    EXPECT_THAT(errors, testing::HasSubstr("t.yaml:6:14: error: bad zone 'com'"));
+    EXPECT_THAT(errors, testing::HasSubstr("t.yaml:6:38: error: 'lots' is no budget"));
+}
+
+TEST(DnsNames, TheNearestGrantHolds) {
+    std::string errors;
+    const auto policy = Resolved("  dns: {mode: open, grants: {example.com: 4KiB, cdn.example.com: none}}\n", &errors);
+    ASSERT_TRUE(policy) << errors;
+    EXPECT_EQ(DnsGrantOf(*policy, "www.example.com")->bytes, 4096u);
+    EXPECT_EQ(DnsGrantOf(*policy, "example.com")->bytes, 4096u);
+    EXPECT_EQ(DnsGrantOf(*policy, "a.cdn.example.com")->bytes, kNoDnsBudget);
+    EXPECT_EQ(DnsGrantOf(*policy, "notexample.com"), nullptr);
+}
+
 }  // namespace
 }  // namespace stockade::policy

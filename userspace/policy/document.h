@@ -96,12 +96,18 @@ struct NetworkSection {
 
 // Budgets in bytes; kNoDnsBudget: nothing is refused for it. What is not written has the meter's default.
 inline constexpr uint32_t kNoDnsBudget = UINT32_MAX;
+// A zone whose budget the policy names, in place of what its tier has.
+struct DnsGrant {
+    uint32_t bytes = 0;  // or kNoDnsBudget
+    Position at;
+};
 struct DnsSection {
     Position at;
     std::optional<sk_dns_mode> mode;
     std::vector<Entry> resolvers;  // IP addresses that the stub asks; empty = the host's
     std::vector<Entry> allow;      // host names, or "*." and one for all below it
     std::map<std::string, uint32_t> budget;  // by tier: zone, ranked, total
+    std::map<std::string, DnsGrant> grants;  // by zone: it and all below it
     std::optional<sk_verdict> violation;
 };
 

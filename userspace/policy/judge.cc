@@ -195,6 +195,13 @@ void Judge::DecideBind(const TestCase& question, Decision& out) const {
     out.at = port->at;
 }
 
+std::string BudgetNote(const ResolvedPolicy& policy, absl::string_view name) {
+    const DnsGrant* grant = DnsGrantOf(policy, name);
+    if (grant == nullptr) return "a query has to fit into the budget of its zone as well: stockade dns meter";
+    const std::string bytes = grant->bytes == kNoDnsBudget ? "without a bound" : absl::StrCat("of ", grant->bytes, " bytes");
+    return absl::StrCat("dns.grants at ", ToString(grant->at), " gives its zone a budget ", bytes);
+}
+
 // Beside what the rules say a query has to fit into the budget of its zone.
 void Judge::DecideName(const TestCase& question, Decision& out) const {
     if (!IsHostName(question.object)) {
@@ -220,7 +227,7 @@ void Judge::DecideName(const TestCase& question, Decision& out) const {
         out.notes.push_back("its public addresses are opened when it is resolved");
     }
     out.allowed = !out.rule.empty() || mode == SK_DNS_OPEN || mode == SK_DNS_OBSERVE;
-    out.notes.push_back("a query has to fit into the budget of its zone as well: stockade dns meter");
+    out.notes.push_back(BudgetNote(policy_, question.object));
     if (!out.rule.empty()) return;
     if (out.allowed) {
         out.reason = absl::StrCat("dns.mode is ", mode == SK_DNS_OPEN ? "open" : "observe", ": every name may be asked for");

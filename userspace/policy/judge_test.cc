@@ -154,8 +154,8 @@ TEST(Diff, NamesAreComparedByWhatTheyLetBeAsked) {
     EXPECT_EQ(DiffOf(open, rest + "{mode: observe}\n"), "~dns.mode enforce -> observe");
     EXPECT_EQ(
         DiffOf(some, rest + "{allow: [a.test, \"*.b.test\"], budget: {zone: 4KiB, total: none}, resolvers: "
-                            "[1.1.1.1], violation: kill-sandbox}\n"),
-        "~dns.budget.zone default -> 4096B; ~dns.budget.total default -> none; "
+                            "[1.1.1.1], grants: {b.test: 1KiB}, violation: kill-sandbox}\n"),
+        "~dns.budget.zone default -> 4096B; ~dns.budget.total default -> none; ~dns.grants.b.test default -> 1024B; "
         "~dns.resolvers the host's -> 1.1.1.1; ~dns.violation deny -> kill-sandbox");
 }
 

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "userspace/policy/automaton.h"
 #include "userspace/policy/dns_names.h"
 #include "userspace/policy/pattern.h"
@@ -109,7 +110,22 @@ class Linter {
         }
     }
 
+    // Under allowlist a budget is of use where a name may be asked for.
+    void DnsGrants() {
+        if (!resolved_.dns || DnsModeOf(resolved_) != SK_DNS_ALLOWLIST) return;
+        const std::vector<std::string> names = ResolvableNames(resolved_);
+        for (const auto& [zone, grant] : resolved_.dns->grants) {
+            const std::string below = absl::StrCat("*.", zone);
+            const bool used = std::any_of(names.begin(), names.end(), [&, &zone = zone](const std::string& name) {
+                const absl::string_view bare = absl::StripPrefix(name, "*.");
+                return bare == zone || CoversName(below, bare) || CoversName(name, zone);
+            });
+            if (!used) Warn(grant.at, absl::StrCat("dns.grants has no effect for '", zone, "': no name of it may be asked for"));
+        }
+    }
+
     void Names() {
+        DnsGrants();
         if (!resolved_.dns || DnsModeOf(resolved_) != SK_DNS_CLOSED) return;
         if (!resolved_.dns->allow.empty())
             Warn(resolved_.dns->allow.front().at,

@@ -49,15 +49,30 @@ void ReadEntries(Reader& reader, const YamlNode& node, absl::string_view what, s
     });
 }
 
+std::optional<uint32_t> ReadBudget(Reader& reader, const YamlNode& node) {
+    const std::optional<std::string> text = reader.Text(node, "a budget");
+    if (!text) return std::nullopt;
+    const StatusOr<uint32_t> bytes = ParseDnsBudget(*text);
+    if (bytes.ok()) return *bytes;
+    reader.Error(node, Reader::Printable(bytes.status().message()));
+    return std::nullopt;
+}
+
+void ReadDnsGrants(Reader& reader, const YamlNode& node, std::map<std::string, DnsGrant>& out) {
+    reader.FreeMap(node, "dns.grants", [&](const YamlNode& key, const YamlNode& value) {
+        if (!IsDnsZone(key.value)) {
+            return reader.Error(key, absl::StrCat("bad zone '", Reader::Printable(key.value), "': a lower-case name of two to ",
+                                                  SK_DNS_ZONE_LABELS, " labels, like example.com"));
+        }
+        if (const auto bytes = ReadBudget(reader, value)) out[key.value] = {*bytes, reader.At(key)};
+    });
+}
+
 void ReadDns(Reader& reader, const YamlNode& node, DnsSection& out) {
     out.at = reader.At(node);
     const auto budget = [&](std::string key) -> Reader::Field {
         return {key, [&reader, &out, key](const YamlNode& v) {
-                    const std::optional<std::string> text = reader.Text(v, "a budget");
-                    if (!text) return;
-                    const StatusOr<uint32_t> bytes = ParseDnsBudget(*text);
-                    if (!bytes.ok()) return reader.Error(v, Reader::Printable(bytes.status().message()));
-                    out.budget[key] = *bytes;
+                    if (const auto bytes = ReadBudget(reader, v)) out.budget[key] = *bytes;
                 }};
     };
     const auto names = [&](const YamlNode& v) {
@@ -93,6 +108,7 @@ void ReadDns(Reader& reader, const YamlNode& node, DnsSection& out) {
           [&](const YamlNode& v) {
               reader.Map(v, "dns.budget", {budget("zone"), budget("ranked"), budget("total")});
           }},
+         {"grants", [&](const YamlNode& v) { ReadDnsGrants(reader, v, out.grants); }},
          ViolationField(reader, out.violation)});
 }
 

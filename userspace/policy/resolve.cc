@@ -60,6 +60,7 @@ void FoldDns(const DnsSection& dns, ResolvedPolicy& out) {
     // Whom to ask is one choice: a base's resolvers beside one's own would be asked as well.
     if (!dns.resolvers.empty()) out.dns->resolvers = dns.resolvers;
     for (const auto& [tier, bytes] : dns.budget) out.dns->budget[tier] = bytes;
+    for (const auto& [zone, grant] : dns.grants) out.dns->grants[zone] = grant;
 }
 
 void FoldSection(const std::optional<sk_verdict>& own, const SandboxPolicy& policy, sk_section section,

@@ -68,8 +68,8 @@ TEST(Resolve, TheBaseKeepsSecretsOfOtherProcesses) {
 
 TEST(Resolve, OfDnsTooListsJoinAndTheNearerValueWins) {
     PolicyLibrary library = Library(
-        Document("a", "{dns: {mode: closed, allow: [a.test], resolvers: [10.0.0.1], budget: {zone: 128B, total: 1KiB}}}") +
-        Document("b", "{extends: [a], dns: {allow: [b.test], budget: {zone: 64B}}}") +
+        Document("a", "{dns: {mode: closed, allow: [a.test], resolvers: [10.0.0.1], budget: {zone: 128B, total: 1KiB}, grants: {a.test: 1KiB, b.test: 1KiB}}}") +
+        Document("b", "{extends: [a], dns: {allow: [b.test], budget: {zone: 64B}, grants: {b.test: none}}}") +
         Document("c", "{extends: [b], dns: {mode: open, resolvers: [10.0.0.2]}}"));
     const std::optional<DnsSection> b = library.Resolve("b")->dns, c = library.Resolve("c")->dns;
     ASSERT_TRUE(b && c);
@@ -80,6 +80,8 @@ TEST(Resolve, OfDnsTooListsJoinAndTheNearerValueWins) {
     ASSERT_EQ(c->resolvers.size(), 1u);
     EXPECT_EQ(c->resolvers[0].text, "10.0.0.2");
     EXPECT_EQ(c->budget, (std::map<std::string, uint32_t>{{"zone", 64}, {"total", 1024}}));
+    EXPECT_EQ(c->grants.at("a.test").bytes, 1024u);
+    EXPECT_EQ(c->grants.at("b.test").bytes, kNoDnsBudget);
 }
 
 TEST(Resolve, ListsJoinAndTheNearerValueWins) {
