@@ -107,7 +107,7 @@ Status Begin(Scene& scene, const State& state) {
     amounts.epoch_ns = BootNow();
     amounts.zone_budget = amounts.total_budget = amounts.ranked_budget = amounts.reverse_budget =
         state.budget;
-    SK_ASSIGN_OR_RETURN(const kernel::DnsBudgetRef budget, scene.dns->OpenBudget(amounts));
+    SK_ASSIGN_OR_RETURN(const kernel::DnsBudgetRef budget, scene.dns->OpenBudget(amounts, {}));
     kernel::DnsBinding binding{.mode = state.mode,
                                .servers = {{.hi = 0, .lo = ntohl(inet_addr(kResolver))}},
                                .tcp = false,

@@ -58,7 +58,7 @@ StatusOr<std::unique_ptr<Session>> Session::Open(const Settings& settings) {
     // No breaker: each run of kill.* is a kill.
     SK_RETURN_IF_ERROR(Write(
         dir + "/config.yaml",
-        absl::StrCat("runtime_dir: ", dir, "/run\npin_dir: /sys/fs/bpf/", session->tag_, "\ncgroup_name: ",
+        absl::StrCat("runtime_dir: ", dir, "/run\nstate_dir: ", dir, "/state\npin_dir: /sys/fs/bpf/", session->tag_, "\ncgroup_name: ",
                      session->tag_, "\npolicy_dirs: []\nbackend: ", backend, "\nkills_per_minute: 0\n")));
     // /usr/bin/true may be read: an execve that Landlock refuses is not one to kill for.
     SK_RETURN_IF_ERROR(

@@ -75,6 +75,7 @@ for mode in enforce observe; do sed "s/@MODE@/$mode/" "$here/policy.yaml.in" >"$
 # An agent of the demo's own, so that it does not disturb one that runs here.
 cat >"$work/config.yaml" <<CONFIG
 runtime_dir: $work/run
+state_dir: $work/state
 policy_dirs: [$root/rules/policies]
 pin_dir: /sys/fs/bpf/stockade-demo
 cgroup_name: stockade-demo

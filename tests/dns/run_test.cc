@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -130,6 +131,41 @@ TEST_F(DnsRun, AZoneLearnsItsBudgetAndTheFindingNamesIt) {
         if (absl::EndsWith(name, ".evil.test")) learnt.insert(name.substr(0, 40));
     }
     EXPECT_EQ(learnt.size(), 100u);
+}
+
+// Maps that are made anew, as after a reboot, find what the session has spent; another session starts from nothing.
+TEST_F(DnsRun, TheBudgetOutlivesAReboot) {
+    Product product;
+    const std::string policy = product.Put("reboot.yaml", absl::StrCat(
+        "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: reboot}\nspec:\n  violation: deny\n"
+        "  exec: {allow: [/usr/**], libraries: [/usr/**]}\n  files: {read: [/**]}\n  dns: {mode: open, resolvers: [", World::kResolver, "]}\n"));
+    const std::string code =
+        "import os, socket\n"
+        "for i in range(20):\n"
+        "    try: socket.getaddrinfo(os.urandom(20).hex() + '.boot.test', 80, socket.AF_INET)\n"
+        "    except OSError: pass\n";
+    const auto learnt = [&](const std::string& session) {
+        EXPECT_EQ(product.Run(policy, {"python3", "-c", code}, {"--session", session}).status, 0);
+        size_t bytes = 0;
+        for (const std::string& name : world_->TakeNames()) bytes += absl::EndsWith(name, ".boot.test") ? 20 : 0;
+        return bytes;
+    };
+    const auto reboot = [&] {
+        product.StopAgent(SIGTERM);
+        std::filesystem::remove_all(product.pin_dir());
+        std::filesystem::remove_all(product.Path("run"));
+    };
+    const size_t before = learnt("long");
+    EXPECT_GE(before, 60u) << "the plumbing works";
+    reboot();
+    EXPECT_LE(before + learnt("long"), 256u);
+    EXPECT_GE(learnt("fresh"), 60u);
+    reboot();
+    for (const auto& file : std::filesystem::directory_iterator(product.Path("state/dns_budgets"))) std::filesystem::resize_file(file, 40);
+    const Ran ran = product.Run(policy, {"python3", "-c", code}, {"--session", "long"});
+    EXPECT_EQ(ran.status, 125) << ran.Text();
+    EXPECT_THAT(ran.err, HasSubstr("not as it was written: what session long has spent"));
+    EXPECT_EQ(product.LeftOver(), "");
 }
 
 // One zone's budget and nobody else's; what it spends is not of the total either, which would end it at 2 KiB.

@@ -94,7 +94,7 @@ StatusOr<kernel::DnsBudgetRef> DnsWorld::OpenBudget(const struct Ask& how) {
     amounts.total_budget = how.total_budget;
     amounts.ranked_budget = 4096 * SK_DNS_BYTE;
     amounts.reverse_budget = 2048 * SK_DNS_BYTE;
-    return TheSensor()->OpenDnsBudget(amounts);
+    return TheSensor()->OpenDnsBudget(amounts, {});
 }
 
 Asked DnsWorld::Ask(const struct Ask& how, const std::vector<std::string>& messages) {

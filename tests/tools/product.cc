@@ -190,7 +190,7 @@ Product::Product(const std::string& more_config) {
     cgroup_ = Cgroup2() + "/" + tag_;
     fs::create_directories(dir_);
     chmod(dir_.c_str(), 0755);
-    WriteText(config(), absl::StrCat("runtime_dir: ", dir_, "/run\npin_dir: ", pin_dir(),
+    WriteText(config(), absl::StrCat("runtime_dir: ", dir_, "/run\nstate_dir: ", dir_, "/state\npin_dir: ", pin_dir(),
                                      "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 5\npolicy_dirs: [",
                                      SourcePath("rules/policies"), "]\n"));
     if (!more_config.empty()) Configure(more_config);

@@ -74,11 +74,13 @@ Status WriteAll(int fd, absl::string_view bytes) {
     return absl::OkStatus();
 }
 
-Status ReplaceFile(const std::string& path, absl::string_view bytes, unsigned mode) {
+Status ReplaceFile(const std::string& path, absl::string_view bytes, unsigned mode, Synced synced) {
     const size_t name = path.rfind('/') + 1;
     const std::string fresh = absl::StrCat(path.substr(0, name), ".", path.substr(name), ".new");
     SK_ASSIGN_OR_RETURN(Fd fd, Fd::Open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode));
     Status status = WriteAll(fd.get(), bytes);
+    // The name must not lead to what has not been written yet.
+    if (status.ok() && synced == Synced::kYes && fdatasync(fd.get()) != 0) status = ErrnoStatus(errno, "sync");
     if (status.ok() && rename(fresh.c_str(), path.c_str()) != 0) {
         status = ErrnoStatus(errno, absl::StrCat("rename to ", path));
     }

@@ -49,8 +49,9 @@ bool FillStandardStreams();
 StatusOr<std::string> ReadAll(int fd, size_t max_bytes);
 // Writes everything, through short writes and EINTR, and waits where the descriptor would not (EAGAIN).
 Status WriteAll(int fd, absl::string_view bytes);
-// A new file in the place of what is there, by one rename. Not synced: for what is gone after a reboot anyway.
-Status ReplaceFile(const std::string& path, absl::string_view bytes, unsigned mode);
+// A new file in the place of what is there, by one rename. kNo: for what is gone after a reboot anyway.
+enum class Synced { kNo, kYes };
+Status ReplaceFile(const std::string& path, absl::string_view bytes, unsigned mode, Synced synced = Synced::kNo);
 StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 }  // namespace stockade

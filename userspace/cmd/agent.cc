@@ -20,6 +20,8 @@ namespace stockade::cmd {
 namespace {
 
 constexpr int kTickMs = 100;
+// What a session spends of its DNS budget between two of these is forgotten when the power fails.
+constexpr uint64_t kKeepNs = 10'000'000'000;
 constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
 // After an adoption: so long after the last connection all clients are taken to be back; and not longer
 // than this in all, for a ring of 4 MiB holds some 2,000 violations.
@@ -50,6 +52,7 @@ Agent::Agent(Options options)
 Agent::~Agent() {
     hub_.reset();
     killer_.reset();
+    if (dns_ != nullptr) dns_->Keep();
     dns_.reset();
 }
 
@@ -77,7 +80,8 @@ Status Agent::Init() {
     dns_ = std::make_unique<SandboxDns>(SandboxDns::Options{
         .sensor = options_.sensor,
         .publish = [this](v1::Event event) { path_->Publish(std::move(event)); },
-        .runtime_dir = options_.config.runtime_dir});
+        .runtime_dir = options_.config.runtime_dir,
+        .state_dir = options_.config.state_dir});
     SK_ASSIGN_OR_RETURN(hub_, EventHub::Create(sensor_, std::move(path), [this](std::span<const uint8_t> record) {
                             dns_->OnRecord(record);
                         }));
@@ -321,6 +325,10 @@ void Agent::OnTick() {
     KillHeldBack();
     WatchLeftOut();
     const uint64_t now = BootNow();
+    if (now - kept_ns_ >= kKeepNs) {
+        kept_ns_ = now;
+        dns_->Keep();
+    }
     // Descriptors become free elsewhere too.
     if (accept_paused_ns_ != 0 && now - accept_paused_ns_ >= kAcceptPauseNs) ResumeAccept();
     if (!runs_.empty()) idle_since_ns_ = now;

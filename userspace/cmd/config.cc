@@ -20,6 +20,7 @@ using Setter = std::function<void(const YAML::Node&, Config*)>;
 const std::map<std::string, Setter>& Setters() {
     static const auto* setters = new std::map<std::string, Setter>{
         {"runtime_dir", [](const YAML::Node& n, Config* c) { c->runtime_dir = n.as<std::string>(); }},
+        {"state_dir", [](const YAML::Node& n, Config* c) { c->state_dir = n.as<std::string>(); }},
         {"pin_dir", [](const YAML::Node& n, Config* c) { c->pin_dir = n.as<std::string>(); }},
         {"cgroup_name", [](const YAML::Node& n, Config* c) { c->cgroup_name = n.as<std::string>(); }},
         {"policies_dir", [](const YAML::Node& n, Config* c) { c->policy_dirs = {n.as<std::string>()}; }},
@@ -60,6 +61,7 @@ Status CheckPath(const char* key, const std::string& value, const std::string& a
 // `path` is where the last change was written: all was well before it.
 Status Check(const Config& config, const std::string& path) {
     SK_RETURN_IF_ERROR(CheckPath("runtime_dir", config.runtime_dir, path));
+    SK_RETURN_IF_ERROR(CheckPath("state_dir", config.state_dir, path));
     SK_RETURN_IF_ERROR(CheckPath("pin_dir", config.pin_dir, path));
     for (const std::string& dir : config.policy_dirs) SK_RETURN_IF_ERROR(CheckPath("policy_dirs", dir, path));
     if (config.backend != "auto" && config.backend != "signal" && config.backend != "lsm") {

@@ -11,6 +11,7 @@ namespace stockade::cmd {
 
 struct Config {
     std::string runtime_dir = "/run/stockade";
+    std::string state_dir = "/var/lib/stockade";  // what outlives a reboot
     std::string pin_dir = "/sys/fs/bpf/stockade";
     std::string cgroup_name = "stockade";
     // Later directories do not override earlier ones: a name may be given once.

@@ -19,7 +19,8 @@ std::string PathOf(const Config& config) { return config.runtime_dir + "/agent.c
 
 // Key -> value, in one line whatever it holds. Without runtime_dir: it is what leads to the record.
 std::map<std::string, std::string> Values(const Config& config) {
-    return {{"pin_dir", absl::CHexEscape(config.pin_dir)},
+    return {{"state_dir", absl::CHexEscape(config.state_dir)},
+            {"pin_dir", absl::CHexEscape(config.pin_dir)},
             {"cgroup_name", absl::CHexEscape(config.cgroup_name)},
             {"policy_dirs", absl::CHexEscape(absl::StrJoin(config.policy_dirs, "\n"))},
             {"default_policy", absl::CHexEscape(config.default_policy)},

@@ -89,6 +89,7 @@ Status DnsBudgets::Load() {
         budget->keep = absl::StartsWith(budget->id, "session ");
         budget->meter = std::make_unique<dns::Meter>(
             *options_.knowledge, dns::MeterState(options_.sensor->keys(), BootNow()), AmountsOf(*credit));
+        budget->idle_since_ns = BootNow();
         numbers_[budget->id] = budget->ref.number;
         budgets_[budget->ref.number] = std::move(budget);
     }
@@ -110,21 +111,23 @@ StatusOr<kernel::DnsBudgetRef> DnsBudgets::Use(const std::string& id, const dns:
     if (const auto found = numbers_.find(id); found != numbers_.end()) {
         Budget& budget = *budgets_[found->second];
         ++budget.users;
+        budget.settled = false;
         return budget.ref;
     }
-    sk_dns_budget credit{};
-    credit.epoch_ns = BootNow();
-    credit.total_budget = DnsUnits(amounts.total);
-    credit.zone_budget = DnsUnits(amounts.zone);
-    credit.ranked_budget = DnsUnits(amounts.ranked);
-    credit.reverse_budget = DnsUnits(amounts.reverse);
+    PutAway(kMaxIdle);
     auto budget = std::make_unique<Budget>();
-    SK_ASSIGN_OR_RETURN(budget->ref, options_.sensor->OpenDnsBudget(credit));
+    sk_dns_budget credit{};
+    StatusOr<kernel::DnsBudgetRef> opened = Open(id, amounts, keep, credit);
+    if (absl::IsResourceExhausted(opened.status())) {
+        PutAway(0);
+        opened = Open(id, amounts, keep, credit);
+    }
+    SK_ASSIGN_OR_RETURN(budget->ref, std::move(opened));
     budget->id = id;
     budget->users = 1;
     budget->keep = keep;
     budget->meter = std::make_unique<dns::Meter>(
-        *options_.knowledge, dns::MeterState(options_.sensor->keys(), credit.epoch_ns), amounts);
+        *options_.knowledge, dns::MeterState(options_.sensor->keys(), credit.epoch_ns), AmountsOf(credit));
     const kernel::DnsBudgetRef ref = budget->ref;
     numbers_[id] = ref.number;
     budgets_[ref.number] = std::move(budget);
@@ -137,7 +140,9 @@ void DnsBudgets::Release(const std::string& id) {
     const auto found = numbers_.find(id);
     if (found == numbers_.end()) return;
     Budget& budget = *budgets_[found->second];
-    if (--budget.users > 0 || budget.keep) return;
+    if (--budget.users > 0) return;
+    budget.idle_since_ns = BootNow();
+    if (budget.keep) return;
     const Status closed = options_.sensor->CloseDnsBudget(budget.ref);
     if (!closed.ok()) LogWarning("close a DNS budget: ", closed.message());
     budgets_.erase(found->second);

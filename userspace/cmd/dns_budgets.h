@@ -12,9 +12,11 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bpf/wire/dns.h"
 #include "userspace/base/status.h"
+#include "userspace/cmd/dns_ledger.h"
 #include "userspace/dns/meter.h"
 #include "userspace/kernel/sensor.h"
 #include "userspace/model/event.pb.h"
@@ -31,7 +33,8 @@ class DnsBudgets {
         kernel::Sensor* sensor = nullptr;             // not owned
         const dns::Knowledge* knowledge = nullptr;    // not owned
         std::function<void(v1::Event)> publish;       // findings
-        std::string file;                             // which session has which budget, for a next agent; empty = none
+        std::string file;                             // which session has which budget, for a next agent
+        DnsLedger* ledger = nullptr;                  // not owned
     };
     // Takes up what an earlier agent has written.
     static StatusOr<std::unique_ptr<DnsBudgets>> Create(Options options);
@@ -42,6 +45,8 @@ class DnsBudgets {
     void Release(const std::string& id);
     // Those of sandboxes that an earlier agent had and that are gone.
     void CloseUnused();
+    // Writes to the ledger what has changed; cheap where no session asks.
+    void Keep();
 
     // A record of a ring; those of other kinds are passed over.
     void OnRecord(std::span<const uint8_t> record);
@@ -62,15 +67,26 @@ class DnsBudgets {
         std::string id;
         int users = 0;
         bool keep = false;
+        uint64_t idle_since_ns = 0;  // boot time
+        bool settled = false;        // on disk as it is: nobody has used it since
+        std::string kept;            // digest of what is on disk
         std::unique_ptr<dns::Meter> meter;
         std::map<std::string, Zone> zones;  // asked of; at most kMaxToldZones
     };
     // Zones of a session that findings can tell of; the kernel keeps fewer.
     static constexpr size_t kMaxToldZones = 512;
+    // Sessions without a sandbox whose budgets stay in the kernel, where the next one finds them with all names that
+    // were asked: each holds up to 16 KiB here and 15 there.
+    static constexpr size_t kMaxIdle = 1024;
 
     explicit DnsBudgets(Options options) : options_(std::move(options)) {}
     Status Load();
     void Save();
+    StatusOr<kernel::DnsBudgetRef> Open(const std::string& id, const dns::Budgets& amounts, bool keep, sk_dns_budget& credit);
+    Status Write(Budget& budget, const std::vector<kernel::DnsZoneSpent>& zones);
+    // Of the idle ones those that were used least lately go to disk, until `most` stay.
+    void PutAway(size_t most);
+    void KeepLocked();
     Budget* Find(uint32_t number, uint32_t generation);
     void Settle(Budget& budget, const sk_dns& record, const std::string& name, const std::string& sent);
     void Tell(Budget& budget, const sk_dns& record, const std::string& name,
@@ -82,6 +98,7 @@ class DnsBudgets {
     const Options options_;
     uint64_t since_ns_ = 0;  // records from before were settled by an earlier agent, or stay charged
     std::mutex mutex_;
+    bool keep_failed_ = false;
     std::map<uint32_t, std::unique_ptr<Budget>> budgets_;  // by number
     std::map<std::string, uint32_t> numbers_;              // by id
 };

@@ -58,7 +58,8 @@ class FakeSensor : public kernel::Sensor {
     StatusOr<sk_state> ReadState(const kernel::SlotRef&) override { return sk_state{}; }
     Status FreeSlot(const kernel::SlotRef&) override { return {}; }
     Status SetDnsKnown(std::span<const kernel::DnsKnown>) override { return {}; }
-    StatusOr<kernel::DnsBudgetRef> OpenDnsBudget(const sk_dns_budget&) override { return kernel::DnsBudgetRef{}; }
+    StatusOr<kernel::DnsBudgetRef> OpenDnsBudget(const sk_dns_budget&, std::span<const kernel::DnsZoneSpent>) override { return kernel::DnsBudgetRef{}; }
+    StatusOr<std::vector<kernel::DnsZoneSpent>> ReadDnsZones() const override { return std::vector<kernel::DnsZoneSpent>{}; }
     StatusOr<sk_dns_budget> ReadDnsBudget(const kernel::DnsBudgetRef&) const override { return absl::NotFoundError(""); }
     Status CloseDnsBudget(const kernel::DnsBudgetRef&) override { return {}; }
     Status BindDns(const kernel::SlotRef&, const kernel::DnsBinding&) override { return {}; }

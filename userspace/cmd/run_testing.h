@@ -40,7 +40,7 @@ class Run : public ::testing::Test {
         dir_ = name;
         chmod(name, 0755);
         tag_ = absl::StrCat("stockade_test_", getpid());
-        Write("config.yaml", absl::StrCat("runtime_dir: ", dir_, "/run\npin_dir: /sys/fs/bpf/", tag_,
+        Write("config.yaml", absl::StrCat("runtime_dir: ", dir_, "/run\nstate_dir: ", dir_, "/state\npin_dir: /sys/fs/bpf/", tag_,
                                           "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 3\npolicy_dirs: [",
                                           std::getenv("STOCKADE_SOURCE_DIR"), "/rules/policies]\n"));
         Write("open.yaml",

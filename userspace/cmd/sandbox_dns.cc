@@ -1,6 +1,7 @@
 #include "userspace/cmd/sandbox_dns.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -199,16 +200,35 @@ Status SandboxDns::Ready() {
     std::vector<kernel::DnsKnown> known;
     for (const auto& [zone, value] : dns::KernelZones(*knowledge_, options_.sensor->keys())) known.push_back({zone, value});
     SK_RETURN_IF_ERROR(options_.sensor->SetDnsKnown(known));
+    SK_ASSIGN_OR_RETURN(DnsLedger ledger, OpenLedger());
+    ledger_ = std::make_unique<DnsLedger>(std::move(ledger));
     SK_ASSIGN_OR_RETURN(std::unique_ptr<dns::Stub> stub, dns::Stub::Start({}));
     SK_ASSIGN_OR_RETURN(owned_budgets_, DnsBudgets::Create({.sensor = options_.sensor,
                                                             .knowledge = knowledge_.get(),
                                                             .publish = options_.publish,
-                                                            .file = options_.runtime_dir + "/dns_budgets"}));
+                                                            .file = options_.runtime_dir + "/dns_budgets",
+                                                            .ledger = ledger_.get()}));
     if (adopted_) owned_budgets_->CloseUnused();
     // Last: from here on the other thread uses them.
     stub_ = std::move(stub);
     budgets_ = owned_budgets_.get();
     return absl::OkStatus();
+}
+
+StatusOr<DnsLedger> SandboxDns::OpenLedger() const {
+    const sk_hash_keys keys = options_.sensor->keys();
+    SK_RETURN_IF_ERROR(KeepHashKeys(options_.state_dir, keys));
+    SK_ASSIGN_OR_RETURN(const std::optional<sk_hash_keys> kept, ReadHashKeys(options_.state_dir));
+    if (!kept || std::memcmp(&*kept, &keys, sizeof(keys)) != 0) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            options_.state_dir, " is of other pinned maps: its DNS budgets mean nothing to these. Another state_dir is needed, or an "
+                                "empty one"));
+    }
+    return DnsLedger::Open({.dir = options_.state_dir + "/dns_budgets"});
+}
+
+void SandboxDns::Keep() {
+    if (owned_budgets_ != nullptr) owned_budgets_->Keep();
 }
 
 void SandboxDns::EndAdoption() {

@@ -26,6 +26,7 @@ class SandboxDns {
         kernel::Sensor* sensor = nullptr;  // not owned
         std::function<void(v1::Event)> publish;
         std::string runtime_dir;
+        std::string state_dir;
         std::string resolv_conf = "/etc/resolv.conf";  // of the host: the upstreams of a policy that names none
     };
     explicit SandboxDns(Options options) : options_(std::move(options)) {}
@@ -47,6 +48,8 @@ class SandboxDns {
     Status Adopt(Sandbox sandbox);
     // Whatever was to be adopted has been.
     void EndAdoption();
+    // Now and then, and at the end: budgets go to disk.
+    void Keep();
     // Without effect for a sandbox that has none.
     void End(const kernel::SlotRef& ref);
 
@@ -57,11 +60,13 @@ class SandboxDns {
         std::string budget_id;
     };
     Status Ready();
+    StatusOr<DnsLedger> OpenLedger() const;
     Status Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget);
 
     const Options options_;
     bool adopted_ = false;
     std::unique_ptr<dns::Knowledge> knowledge_;
+    std::unique_ptr<DnsLedger> ledger_;
     std::unique_ptr<DnsBudgets> owned_budgets_;
     std::atomic<DnsBudgets*> budgets_{nullptr};  // for the other thread
     std::unique_ptr<dns::Stub> stub_;            // ends before what its functions use

@@ -18,6 +18,7 @@
 #include "userspace/cmd/capabilities.h"
 #include "userspace/cmd/command_words.h"
 #include "userspace/cmd/config_record.h"
+#include "userspace/cmd/dns_ledger.h"
 
 namespace stockade::cmd {
 namespace {
@@ -107,8 +108,12 @@ Status Serve(const Flags& flags, Helper& helper) {
     SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
     WriteConfigRecord(written);
     SK_RETURN_IF_ERROR(CheckPinDir(config.pin_dir));
-    SK_ASSIGN_OR_RETURN(auto sensor, kernel::Sensor::Create(
-                                         {.pin_dir = config.pin_dir, .backend = BackendOf(config.backend)}));
+    // Without them zones that were written down by an earlier agent mean nothing: sandboxes without DNS do not mind.
+    StatusOr<std::optional<sk_hash_keys>> keys = ReadHashKeys(config.state_dir);
+    if (!keys.ok()) LogError(keys.status().message());
+    SK_ASSIGN_OR_RETURN(auto sensor, kernel::Sensor::Create({.pin_dir = config.pin_dir,
+                                                             .backend = BackendOf(config.backend),
+                                                             .keys = keys.ok() ? *keys : std::nullopt}));
     SK_ASSIGN_OR_RETURN(launch::CgroupHome home, launch::FindCgroupHome(config.cgroup_name));
     SK_RETURN_IF_ERROR(sensor->AttachNetwork(home.dir.get()));
     SK_RETURN_IF_ERROR(sensor->RemoveEarlierSets());

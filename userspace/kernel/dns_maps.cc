@@ -61,7 +61,8 @@ Status DnsMaps::SetKnown(std::span<const DnsKnown> known) {
     return absl::OkStatus();
 }
 
-StatusOr<DnsBudgetRef> DnsMaps::OpenBudget(const sk_dns_budget& amounts) {
+// Nobody is bound to the budget before it is complete.
+StatusOr<DnsBudgetRef> DnsMaps::OpenBudget(const sk_dns_budget& amounts, std::span<const DnsZoneSpent> zones) {
     const auto free = std::find(used_.begin(), used_.end(), false);
     if (free == used_.end()) {
         return absl::ResourceExhaustedError(absl::StrCat("all ", SK_DNS_BUDGETS - 1, " DNS budgets are in use: end a session first"));
@@ -69,6 +70,11 @@ StatusOr<DnsBudgetRef> DnsMaps::OpenBudget(const sk_dns_budget& amounts) {
     const auto number = static_cast<uint32_t>(free - used_.begin());
     sk_dns_budget budget = amounts;
     budget.generation = ++generations_[number];
+    budget.zones = static_cast<uint32_t>(zones.size());
+    for (const DnsZoneSpent& zone : zones) {
+        const sk_dns_zone_key key{.zone = zone.zone, .budget = number, .generation = budget.generation};
+        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_zones"), &key, &zone.spent, BPF_ANY), "write a DNS budget's zones"));
+    }
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_budgets"), &number, &budget, BPF_ANY), "write a DNS budget"));
     used_[number] = true;
     return DnsBudgetRef{number, budget.generation};
@@ -79,6 +85,20 @@ StatusOr<sk_dns_budget> DnsMaps::ReadBudget(const DnsBudgetRef& ref) const {
     sk_dns_budget budget{};
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_lookup_elem(programs_->MapFd("dns_budgets"), &ref.number, &budget), "read a DNS budget"));
     return budget;
+}
+
+StatusOr<std::vector<DnsZoneSpent>> DnsMaps::ReadZones() const {
+    const int fd = programs_->MapFd("dns_zones");
+    std::vector<DnsZoneSpent> out;
+    sk_dns_zone_key key{}, next{};
+    for (bool more = bpf_map_get_next_key(fd, nullptr, &next) == 0; more; more = bpf_map_get_next_key(fd, &key, &next) == 0) {
+        key = next;
+        DnsZoneSpent zone{.budget = {key.budget, key.generation}, .zone = key.zone, .spent = {}};
+        if (!Lives(zone.budget)) continue;
+        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_lookup_elem(fd, &key, &zone.spent), "read a DNS budget's zones"));
+        out.push_back(zone);
+    }
+    return out;
 }
 
 // Its zones go with it: nobody may be charged for what an earlier session spent.

@@ -23,7 +23,8 @@ class DnsMaps {
     static StatusOr<DnsMaps> Create(Programs* programs);  // not owned
 
     Status SetKnown(std::span<const DnsKnown> known);
-    StatusOr<DnsBudgetRef> OpenBudget(const sk_dns_budget& amounts);
+    StatusOr<DnsBudgetRef> OpenBudget(const sk_dns_budget& amounts, std::span<const DnsZoneSpent> zones);
+    StatusOr<std::vector<DnsZoneSpent>> ReadZones() const;
     bool Lives(const DnsBudgetRef& ref) const {
         return ref.number != 0 && ref.number < SK_DNS_BUDGETS && used_[ref.number] && generations_[ref.number] == ref.generation;
     }

@@ -78,7 +78,8 @@ class SensorImpl : public Sensor {
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return slots_->Live(); }
     StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
     Status SetDnsKnown(std::span<const DnsKnown> known) override { return dns_->SetKnown(known); }
-    StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts) override { return dns_->OpenBudget(amounts); }
+    StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts, std::span<const DnsZoneSpent> zones) override { return dns_->OpenBudget(amounts, zones); }
+    StatusOr<std::vector<DnsZoneSpent>> ReadDnsZones() const override { return dns_->ReadZones(); }
     StatusOr<sk_dns_budget> ReadDnsBudget(const DnsBudgetRef& ref) const override { return dns_->ReadBudget(ref); }
     Status CloseDnsBudget(const DnsBudgetRef& ref) override { return dns_->CloseBudget(ref); }
     Status BindDns(const SlotRef& ref, const DnsBinding& binding) override { return dns_->Bind(ref, binding); }
@@ -126,6 +127,8 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     if (sensor->adopted_) {
         load.reuse_maps_dir = sensor->pins_.maps_dir();
         SK_ASSIGN_OR_RETURN(load.keys, PinnedKeys(load.reuse_maps_dir));
+    } else if (options.keys) {
+        load.keys = *options.keys;
     } else {
         SK_ASSIGN_OR_RETURN(load.keys, DrawKeys());
     }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,6 +56,12 @@ struct DnsBudgetRef {
     uint32_t number = 0;  // 0 = none
     uint32_t generation = 0;
 };
+// What a budget has spent on one zone.
+struct DnsZoneSpent {
+    DnsBudgetRef budget;
+    uint64_t zone = 0;  // as in sk_dns_zone_key
+    sk_dns_zone spent{};
+};
 struct DnsBinding {
     sk_dns_mode mode = SK_DNS_CLOSED;
     std::vector<sk_dns_server> servers;  // at most SK_DNS_RESOLVERS
@@ -68,6 +75,7 @@ class Sensor {
     struct Options {
         std::string pin_dir = "/sys/fs/bpf/stockade";  // on a bpffs; empty = nothing is pinned
         Backend backend = Backend::kAuto;              // kAuto takes lsm where its canary is denied
+        std::optional<sk_hash_keys> keys = std::nullopt;  // of maps made anew; drawn where there are none
     };
 
     // Loads and attaches, or adopts the pins of an earlier agent, whose programs stay attached beside
@@ -123,7 +131,10 @@ class Sensor {
 
     // DNS. A slot without a binding asks nobody. FreeSlot ends the binding, not the budget.
     virtual Status SetDnsKnown(std::span<const DnsKnown> known) = 0;
-    virtual StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts) = 0;
+    // With what was spent before; `budget` of `zones` does not count. kResourceExhausted: SK_DNS_BUDGETS are open.
+    virtual StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts, std::span<const DnsZoneSpent> zones) = 0;
+    // Of all budgets that are open.
+    virtual StatusOr<std::vector<DnsZoneSpent>> ReadDnsZones() const = 0;
     // It is open: not ended, and not of kernel maps that are gone.
     virtual StatusOr<sk_dns_budget> ReadDnsBudget(const DnsBudgetRef& ref) const = 0;
     virtual Status CloseDnsBudget(const DnsBudgetRef& ref) = 0;

@@ -1,0 +1,130 @@
+// Budgets between the kernel and the disk.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/wire/dns_zone.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/log.h"
+#include "userspace/base/sha256.h"
+#include "userspace/cmd/dns_budgets.h"
+
+namespace stockade::cmd {
+namespace {
+
+// Times are not kept: what was asked before counts as asked now, and the day of a ranked zone begins anew with what
+// it had spent. Both make a query dearer or leave it as it is.
+kernel::DnsZoneSpent Restored(const sandbox::v1::StoredDnsZone& stored, uint64_t now_ns) {
+    kernel::DnsZoneSpent out{.budget = {}, .zone = stored.zone(), .spent = {}};
+    out.spent.last_ns = stored.asked() ? now_ns : 0;
+    out.spent.spent = stored.spent();
+    out.spent.names = stored.names();
+    out.spent.blocked = stored.blocked();
+    return out;
+}
+
+void AddZone(const kernel::DnsZoneSpent& zone, sandbox::v1::StoredDnsBudget& out) {
+    sandbox::v1::StoredDnsZone& stored = *out.add_zones();
+    stored.set_zone(zone.zone);
+    stored.set_spent(zone.spent.spent);
+    stored.set_names(zone.spent.names);
+    stored.set_asked(zone.spent.last_ns != 0);
+    stored.set_blocked(zone.spent.blocked != 0);
+}
+
+}  // namespace
+
+StatusOr<kernel::DnsBudgetRef> DnsBudgets::Open(const std::string& id, const dns::Budgets& amounts, bool keep, sk_dns_budget& credit) {
+    credit = {};
+    credit.epoch_ns = BootNow();
+    credit.total_budget = DnsUnits(amounts.total);
+    credit.zone_budget = DnsUnits(amounts.zone);
+    credit.ranked_budget = DnsUnits(amounts.ranked);
+    credit.reverse_budget = DnsUnits(amounts.reverse);
+    std::vector<kernel::DnsZoneSpent> zones;
+    if (keep) {
+        SK_ASSIGN_OR_RETURN(const std::optional<sandbox::v1::StoredDnsBudget> stored, options_.ledger->Read(id));
+        if (stored) {
+            credit.total = stored->total();
+            credit.total_budget = stored->total_budget();
+            credit.zone_budget = stored->zone_budget();
+            credit.ranked_budget = stored->ranked_budget();
+            credit.reverse_budget = stored->reverse_budget();
+            for (const sandbox::v1::StoredDnsZone& zone : stored->zones()) zones.push_back(Restored(zone, credit.epoch_ns));
+        } else {
+            // A session that could not be kept must not begin.
+            sandbox::v1::StoredDnsBudget fresh;
+            fresh.set_id(id);
+            fresh.set_total_budget(credit.total_budget);
+            fresh.set_zone_budget(credit.zone_budget);
+            fresh.set_ranked_budget(credit.ranked_budget);
+            fresh.set_reverse_budget(credit.reverse_budget);
+            SK_RETURN_IF_ERROR(options_.ledger->Write(fresh));
+        }
+    }
+    return options_.sensor->OpenDnsBudget(credit, zones);
+}
+
+Status DnsBudgets::Write(Budget& budget, const std::vector<kernel::DnsZoneSpent>& zones) {
+    SK_ASSIGN_OR_RETURN(const sk_dns_budget credit, options_.sensor->ReadDnsBudget(budget.ref));
+    sandbox::v1::StoredDnsBudget out;
+    out.set_id(budget.id);
+    out.set_total(credit.total);
+    out.set_total_budget(credit.total_budget);
+    out.set_zone_budget(credit.zone_budget);
+    out.set_ranked_budget(credit.ranked_budget);
+    out.set_reverse_budget(credit.reverse_budget);
+    for (const kernel::DnsZoneSpent& zone : zones) {
+        if (zone.budget.number == budget.ref.number) AddZone(zone, out);
+    }
+    // The kernel gives them in no order.
+    std::sort(out.mutable_zones()->begin(), out.mutable_zones()->end(), [](const auto& a, const auto& b) { return a.zone() < b.zone(); });
+    const std::string digest = Sha256Hex(out.SerializeAsString());
+    if (digest != budget.kept) SK_RETURN_IF_ERROR(options_.ledger->Write(out));
+    budget.kept = digest;
+    budget.settled = budget.users == 0;
+    return absl::OkStatus();
+}
+
+void DnsBudgets::Keep() {
+    std::lock_guard lock(mutex_);
+    KeepLocked();
+}
+
+void DnsBudgets::KeepLocked() {
+    const auto unsettled = [](const auto& entry) { return entry.second->keep && !entry.second->settled; };
+    if (std::none_of(budgets_.begin(), budgets_.end(), unsettled)) return;
+    const StatusOr<std::vector<kernel::DnsZoneSpent>> zones = options_.sensor->ReadDnsZones();
+    Status status = zones.status();
+    for (auto& [number, budget] : budgets_) {
+        if (!zones.ok() || !budget->keep || budget->settled) continue;
+        status.Update(Write(*budget, *zones));
+    }
+    // Told once: a full disk stays full for longer than a moment.
+    if (status.ok() == keep_failed_) {
+        keep_failed_ = !status.ok();
+        if (keep_failed_) LogError("what sessions spend of their DNS budgets would be lost in a reboot: ", status.message());
+        else LogInfo("the DNS budgets of sessions are on disk again");
+    }
+}
+
+void DnsBudgets::PutAway(size_t most) {
+    std::vector<Budget*> idle;
+    for (const auto& [number, budget] : budgets_) {
+        if (budget->users == 0 && budget->keep) idle.push_back(budget.get());
+    }
+    if (idle.size() <= most) return;
+    KeepLocked();
+    std::sort(idle.begin(), idle.end(), [](const Budget* a, const Budget* b) { return a->idle_since_ns < b->idle_since_ns; });
+    idle.resize(idle.size() - most);
+    for (Budget* budget : idle) {
+        if (!budget->settled) continue;  // not on disk: it stays
+        const Status closed = options_.sensor->CloseDnsBudget(budget->ref);
+        if (!closed.ok()) LogWarning("put a DNS budget away: ", closed.message());
+        if (!closed.ok()) continue;
+        numbers_.erase(budget->id);
+        budgets_.erase(budget->ref.number);
+    }
+    Save();
+}
+
+}  // namespace stockade::cmd
