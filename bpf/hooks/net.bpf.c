@@ -3,8 +3,7 @@
  * parent; the sandbox is the caller's, by its label. COVERAGE they follow the cgroup in which a
  * socket was made, not the caller: sockets made outside are judged where they are received
  * (net_receive) and by the LSM hooks. ON_ERROR refuse. */
-#include "bpf/lib/dns_maps.h"
-#include "bpf/lib/net.h"
+#include "bpf/lib/tls.h"
 
 __noinline int net_report(struct sk_case *c, struct sk_address *address, __u64 cookie, __u64 type_protocol) {
     if (!c || !address) return 0;
@@ -104,14 +103,22 @@ static __always_inline bool dns_server(const struct sk_case *c, const struct sk_
     return false;
 }
 
+static __always_inline int pin_listed(const struct sk_dns_pin_key *key, bool stream) {
+    struct sk_dns_pin *pin = bpf_map_lookup_elem(&dns_pins, key);
+    __u64 now = bpf_ktime_get_boot_ns();
+    if (!pin || now >= pin->until_ns) return 0;
+    if (now < pin->plain_until_ns) return SK_LISTED_PLAIN;
+    return stream ? SK_LISTED_TLS : 0; /* a name can be read over TCP alone */
+}
+
 /* Did a name that the policy lists answer with this address? */
-static __always_inline bool dns_pinned(const struct sk_case *c, const struct sk_address *address) {
+static __always_inline int dns_pinned(const struct sk_case *c, const struct sk_address *address) {
     struct sk_dns_pin_key key = {.hi = address->hi, .lo = address->lo, .slot = c->slot, .generation = c->generation,
                                  .port = address->port, .family = address->family};
-    struct sk_dns_pin *pin = bpf_map_lookup_elem(&dns_pins, &key);
+    int listed = pin_listed(&key, address->stream);
     key.port = 0;
-    if (!pin && !names_port(address->port)) pin = bpf_map_lookup_elem(&dns_pins, &key);
-    return pin && bpf_ktime_get_boot_ns() < pin->until_ns;
+    int any = listed == SK_LISTED_PLAIN || names_port(address->port) ? 0 : pin_listed(&key, address->stream);
+    return any == SK_LISTED_PLAIN || !listed ? any : listed;
 }
 
 __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
@@ -191,7 +198,8 @@ static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address
     address->stream = ctx->type == SOCK_STREAM;
     c.path_hash = address->hi * 31 + address->lo * 7 + address->port;
     if (c.code == SK_CODE_OK) {
-        bool listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);
+        int listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);
+        if (op != SK_NET_BIND && listed && !tls_note(ctx, &c, listed)) listed = 0;
         if (!listed && source_probe(ctx, address, op)) return probe_answer(&c);
         c.code = listed ? SK_CODE_OK : code;
     }
@@ -233,6 +241,11 @@ int net_bind4(struct bpf_sock_addr *ctx) { return net_call4(ctx, SK_NET_BIND, SK
 SEC("cgroup/bind6")
 int net_bind6(struct bpf_sock_addr *ctx) { return net_call6(ctx, SK_NET_BIND, SK_CODE_BIND_NOT_ALLOWED); }
 
+static __always_inline bool has_tls_names(const struct sk_case *c) {
+    struct sk_policy policy = policy_open(c->policy_index);
+    return policy.cells && (policy_head(&policy)->flags & SK_POLICY_HAS_TLS_NAMES);
+}
+
 /* FIRES for each new AF_INET and AF_INET6 socket; no other family (those: socket_create of the LSM,
  * seccomp of the launcher). SOURCE inet_create. */
 SEC("cgroup/sock_create")
@@ -243,8 +256,10 @@ int net_sock_create(struct bpf_sock *ctx) {
     __u32 grant = socket_grant(ctx->family, ctx->type, ctx->protocol);
     c.op = SK_NET_SOCKET;
     if (c.code == SK_CODE_OK) {
-        if (grant == SK_NO_GRANT) return 1;
-        if (!case_granted(&c, grant & 63)) c.code = SK_CODE_SOCKET_NOT_ALLOWED;
+        /* What it says goes by further sockets, which are the kernel's own. */
+        if (ctx->protocol == IPPROTO_MPTCP && has_tls_names(&c)) c.code = SK_CODE_SOCKET_NOT_ALLOWED;
+        else if (grant == SK_NO_GRANT) return 1;
+        else if (!case_granted(&c, grant & 63)) c.code = SK_CODE_SOCKET_NOT_ALLOWED;
     }
     return net_settle(&c, &none, NULL, type_protocol(ctx->type, ctx->protocol));
 }

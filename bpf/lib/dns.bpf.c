@@ -30,7 +30,7 @@ static __always_inline void zone_rule(struct sk_dns_work *work, __u32 labels) {
     struct sk_dns_rule *rule = bpf_map_lookup_elem(&dns_rules, &key);
     if (!rule) return;
     __u32 here = labels == work->labels ? SK_DNS_RULE_EXACT : SK_DNS_RULE_BELOW;
-    work->rules |= rule->flags & here;
+    work->rules |= rule->flags & (here | here << SK_DNS_RULE_TLS_SHIFT);
     if (!(rule->flags & SK_DNS_RULE_TIER)) return;
     work->tier = rule->tier;
     work->granted = rule->budget;
@@ -84,6 +84,15 @@ static int name_step(__u32 i __attribute__((unused)), struct sk_dns_loop *loop) 
     return fault != SK_DNS_MORE;
 }
 
+__noinline int dns_labels(struct sk_dns_work *work) {
+    if (!work) return 0;
+    struct sk_dns_loop loop = {.work = work};
+    work->labels = 0;
+    work->walk.pos = 0;
+    bpf_loop(SK_DNS_MAX_LABELS, label_step, &loop, 0);
+    return 0;
+}
+
 __noinline int dns_read(struct sk_dns_work *work) {
     if (!work) return 0;
     struct sk_dns_loop loop = {.work = work};
@@ -103,8 +112,7 @@ __noinline int dns_read(struct sk_dns_work *work) {
     if (work->fault) return work->fault;
     __u32 at = work->walk.pos;
     if (at > SK_DNS_QUERY_BYTES) return SK_DNS_FAULT_NAME_CUT;
-    work->walk.pos = 0;
-    bpf_loop(SK_DNS_MAX_LABELS, label_step, &loop, 0);
+    dns_labels(work);
     return sk_dns_check_query_rest(work->msg, len, at, &work->head, SK_DNS_ALLOW_UPPER, &work->query);
 }
 

@@ -9,6 +9,8 @@
 
 /* Fault of msg, read up to its end. */
 int dns_read(struct sk_dns_work *work);
+/* Where the labels of a name that was read begin. */
+int dns_labels(struct sk_dns_work *work);
 /* The accounts of a query that was read; `rules`: the policy has some. */
 int dns_zones_of(struct sk_dns_work *work, __u32 rules);
 /* Takes the worst case from every account, or from none. An enum sk_code. */

@@ -55,6 +55,10 @@ struct sk_dns_rule_key {
 #define SK_DNS_RULE_EXACT 0x01U
 #define SK_DNS_RULE_BELOW 0x02U
 #define SK_DNS_RULE_TIER 0x04U /* `tier` and `budget` hold from here down */
+/* As EXACT and BELOW, for a server name of TLS: a rule with `tls_name: strict`. */
+#define SK_DNS_RULE_TLS_SHIFT 3
+#define SK_DNS_RULE_TLS_EXACT (SK_DNS_RULE_EXACT << SK_DNS_RULE_TLS_SHIFT)
+#define SK_DNS_RULE_TLS_BELOW (SK_DNS_RULE_BELOW << SK_DNS_RULE_TLS_SHIFT)
 struct sk_dns_rule {
     __u32 flags;
     __u32 tier;
@@ -133,7 +137,8 @@ struct sk_dns_pin_key {
     __u32 family;
 };
 struct sk_dns_pin {
-    __u64 until_ns; /* boot time */
+    __u64 until_ns;       /* boot time */
+    __u64 plain_until_ns; /* until then whatever is said there; after that by TLS, for a listed name */
 };
 
 /* Eight characters of a name in lower case. Only letters, digits, hyphen and underscore come here: of

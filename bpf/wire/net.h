@@ -28,8 +28,8 @@ struct sk_net {
     __u16 type;       /* SOCK_* */
     __u16 protocol;   /* IPPROTO_* */
     __u16 port;       /* host order */
-    __u8 unix_len;    /* bytes of unix_path; abstract names start with a NUL byte */
+    __u8 unix_len;    /* bytes of unix_path */
     __u8 mapped;      /* address was ::ffff:0:0/96 */
     __u16 pad[5];
-    char unix_path[SK_UNIX_PATH_BYTES];
+    char unix_path[SK_UNIX_PATH_BYTES]; /* abstract names start with a NUL byte. Of another family: a server name of TLS, cut */
 };

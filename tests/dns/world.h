@@ -36,6 +36,8 @@ class World {
     void Answer(const std::string& name, const std::string& address, uint32_t ttl_s = 60);
     // And this TXT record.
     void Text(const std::string& name, const std::string& text);
+    // For servers of the test's own.
+    Outside& outside() { return *outside_; }
     // What the web server gives: files below this directory.
     void Publish(const std::string& directory) { web_->Publish(directory); }
     struct Query {

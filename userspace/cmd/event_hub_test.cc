@@ -63,7 +63,7 @@ class FakeSensor : public kernel::Sensor {
     StatusOr<sk_dns_budget> ReadDnsBudget(const kernel::DnsBudgetRef&) const override { return absl::NotFoundError(""); }
     Status CloseDnsBudget(const kernel::DnsBudgetRef&) override { return {}; }
     Status BindDns(const kernel::SlotRef&, const kernel::DnsBinding&) override { return {}; }
-    Status PinAddress(const kernel::SlotRef&, const sk_dns_server&, int, uint16_t, uint64_t) override { return {}; }
+    Status PinAddress(const kernel::SlotRef&, const sk_dns_server&, int, uint16_t, uint64_t, bool) override { return {}; }
     Status RefundDns(const sk_dns_refund&) override { return {}; }
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return std::vector<LiveSlot>(); }
     StatusOr<std::vector<uint64_t>> ReadErrors() override { return std::vector<uint64_t>(); }

@@ -78,6 +78,12 @@ std::vector<kernel::DnsRule> RulesOf(const policy::ResolvedPolicy& policy, const
         const uint32_t flag = absl::ConsumePrefix(&name, "*.") ? SK_DNS_RULE_BELOW : SK_DNS_RULE_EXACT;
         rule(name).flags |= flag;
     }
+    for (const policy::NetworkRule& strict : policy.network) {
+        if (strict.kind != policy::NetworkKind::kName || !strict.tls_strict) continue;
+        absl::string_view name = strict.text;
+        const uint32_t flag = absl::ConsumePrefix(&name, "*.") ? SK_DNS_RULE_TLS_BELOW : SK_DNS_RULE_TLS_EXACT;
+        rule(name).flags |= flag;
+    }
     if (!policy.dns) return rules;
     for (const auto& [zone, grant] : policy.dns->grants) {
         sk_dns_rule& granted = rule(zone);
@@ -145,7 +151,7 @@ class Answerer {
         }
         if (ports.empty()) ports.push_back(0);
         for (const uint16_t port : ports) {
-            const Status status = sensor_.PinAddress(ref_, address, family, port, until);
+            const Status status = sensor_.PinAddress(ref_, address, family, port, until, rule.tls_strict());
             if (status.ok()) continue;
             LogWarning("slot ", ref_.slot, ": ", status.message());
             return false;
@@ -179,6 +185,7 @@ StatusOr<sandbox::v1::StoredDns> SandboxDns::Plan(const policy::ResolvedPolicy& 
         if (rule.kind != policy::NetworkKind::kName) continue;
         sandbox::v1::StoredNameRule& stored = *plan.add_rules();
         stored.set_name(rule.text);
+        stored.set_tls_strict(rule.tls_strict);
         size_t ports = 0;
         for (const policy::PortRange& range : rule.ports) {
             stored.add_ports(range.first);

@@ -99,7 +99,11 @@ Status DecodePayload(const sk_net& record, Context& context, v1::Event* event) {
         net->set_address(AddressText(record));
         net->set_port(record.port);
     }
-    if (record.family == AF_UNIX) SetUnixPath(record, net);
+    if (record.family == AF_UNIX) {
+        SetUnixPath(record, net);
+    } else if (record.unix_len != 0) {
+        net->set_escaped(model::AppendEscaped({record.unix_path, record.unix_len}, net->mutable_tls_name()));
+    }
     return absl::OkStatus();
 }
 

@@ -159,7 +159,7 @@ Status DnsMaps::ForgetRules(const SlotRef& ref) {
     return NegErrnoStatus(failed, "remove the names that a policy allows");
 }
 
-Status DnsMaps::Pin(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns) {
+Status DnsMaps::Pin(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns, bool tls) {
     const sk_dns_pin_key key{.hi = address.hi, .lo = address.lo, .slot = ref.slot, .generation = ref.generation,
                              .port = port, .family = static_cast<uint32_t>(family)};
     std::lock_guard lock(*pins_mutex_);
@@ -167,15 +167,17 @@ Status DnsMaps::Pin(const SlotRef& ref, const sk_dns_server& address, int family
     Pins& pins = pins_[ref.slot];
     const auto known = pins.find(key);
     // A sandbox can ask for the same answer thousands of times a second.
-    if (known != pins.end() && until_ns < known->second + kPinStepNs) return absl::OkStatus();
+    sk_dns_pin pin = known != pins.end() ? known->second : sk_dns_pin{};
+    if (until_ns < (tls ? pin.until_ns : pin.plain_until_ns) + kPinStepNs && known != pins.end()) return absl::OkStatus();
     if (known == pins.end() && pins.size() >= kMaxPins) {
         const uint64_t now = BootNow();
-        std::erase_if(pins, [&](const auto& pin) { return pin.second < now && bpf_map_delete_elem(fd, &pin.first) == 0; });
+        std::erase_if(pins, [&](const auto& pin) { return pin.second.until_ns < now && bpf_map_delete_elem(fd, &pin.first) == 0; });
         if (pins.size() >= kMaxPins) return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxPins, " addresses by name in one sandbox"));
     }
-    const sk_dns_pin pin{.until_ns = until_ns};
+    pin.until_ns = std::max(pin.until_ns, until_ns);
+    if (!tls) pin.plain_until_ns = std::max(pin.plain_until_ns, until_ns);
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(fd, &key, &pin, BPF_ANY), "pin an address"));
-    pins[key] = until_ns;
+    pins[key] = pin;
     return absl::OkStatus();
 }
 
@@ -184,7 +186,7 @@ void DnsMaps::ForgetPins(const SlotRef& ref) {
     const auto pins = pins_.find(ref.slot);
     if (pins == pins_.end()) return;
     // One that stays is of a generation that does not come back soon.
-    for (const auto& [key, until_ns] : pins->second) (void)bpf_map_delete_elem(programs_->MapFd("dns_pins"), &key);
+    for (const auto& [key, pin] : pins->second) (void)bpf_map_delete_elem(programs_->MapFd("dns_pins"), &key);
     pins_.erase(pins);
 }
 

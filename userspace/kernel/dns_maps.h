@@ -39,7 +39,7 @@ class DnsMaps {
     // An address that is pinned already is not written anew for less than this: half of the least grace.
     static constexpr uint64_t kPinStepNs = 30'000'000'000;
     // kResourceExhausted beyond kMaxPins that are still valid.
-    Status Pin(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns);
+    Status Pin(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns, bool tls);
     Status Refund(const sk_dns_refund& refund);
 
   private:
@@ -55,7 +55,7 @@ class DnsMaps {
     struct ByBytes {
         bool operator()(const sk_dns_pin_key& a, const sk_dns_pin_key& b) const { return std::memcmp(&a, &b, sizeof(a)) < 0; }
     };
-    using Pins = std::map<sk_dns_pin_key, uint64_t, ByBytes>;  // until when, boot time
+    using Pins = std::map<sk_dns_pin_key, sk_dns_pin, ByBytes>;
     std::unique_ptr<std::mutex> pins_mutex_;
     std::map<uint32_t, Pins> pins_;  // by slot; under pins_mutex_
 };

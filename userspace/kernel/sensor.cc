@@ -83,8 +83,8 @@ class SensorImpl : public Sensor {
     StatusOr<sk_dns_budget> ReadDnsBudget(const DnsBudgetRef& ref) const override { return dns_->ReadBudget(ref); }
     Status CloseDnsBudget(const DnsBudgetRef& ref) override { return dns_->CloseBudget(ref); }
     Status BindDns(const SlotRef& ref, const DnsBinding& binding) override { return dns_->Bind(ref, binding); }
-    Status PinAddress(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns) override {
-        return dns_->Pin(ref, address, family, port, until_ns);
+    Status PinAddress(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port, uint64_t until_ns, bool tls) override {
+        return dns_->Pin(ref, address, family, port, until_ns, tls);
     }
     Status RefundDns(const sk_dns_refund& refund) override { return dns_->Refund(refund); }
     RingPosition Handed() const override { return rings_->Handed(); }

@@ -139,9 +139,10 @@ class Sensor {
     virtual StatusOr<sk_dns_budget> ReadDnsBudget(const DnsBudgetRef& ref) const = 0;
     virtual Status CloseDnsBudget(const DnsBudgetRef& ref) = 0;
     virtual Status BindDns(const SlotRef& ref, const DnsBinding& binding) = 0;
-    // Until then (boot time) the sandbox may connect there; port 0 = to any port. Any thread.
+    // Until then (boot time) the sandbox may connect there; port 0 = to any port. `tls`: over TCP, and the first
+    // ClientHello has to name what a rule of the binding lists with SK_DNS_RULE_TLS_*. Any thread.
     virtual Status PinAddress(const SlotRef& ref, const sk_dns_server& address, int family, uint16_t port,
-                              uint64_t until_ns) = 0;
+                              uint64_t until_ns, bool tls) = 0;
     // Any thread. kNotFound where the budget is another session's by now.
     virtual Status RefundDns(const sk_dns_refund& refund) = 0;
 

@@ -122,6 +122,7 @@ std::string UnixLine(const v1::Net& net) {
 std::string SocketLine(const v1::Net& net) {
     const std::string& family = net.family();
     const bool inet = family == "inet" || family == "inet6";
+    if (inet && net.protocol() == "mptcp") return {};  // beside tls_name: strict there is none
     if (family == "packet") return Grant(SK_GRANT_PACKET_SOCKET);
     if (family == "vsock") return Grant(SK_GRANT_VSOCK);
     if (family == "alg") return Grant(SK_GRANT_AF_ALG);
@@ -214,7 +215,7 @@ std::string ObjectOf(const v1::Event& event) {
     if (net.op() == "socket" || net.address().empty()) {
         return absl::StrCat(net.family(), "/", net.type(), "/", net.protocol());
     }
-    return Endpoint(net);
+    return net.tls_name().empty() ? Endpoint(net) : absl::StrCat(net.tls_name(), " at ", Endpoint(net));
 }
 
 std::string Suggestion(const v1::Event& event) {

@@ -17,7 +17,7 @@ std::string Ports(const std::vector<PortRange>& ports) {
 std::string RuleLine(absl::string_view list, const NetworkRule& rule) {
     return absl::StrCat(list, " ", static_cast<int>(rule.kind), " ", absl::CHexEscape(rule.text), " ",
                         rule.family, "/", rule.bits, " ", rule.hi, " ", rule.lo, " ", rule.abstract, " ",
-                        Ports(rule.ports));
+                        Ports(rule.ports), rule.tls_strict ? " tls" : "");
 }
 
 }  // namespace

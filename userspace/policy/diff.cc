@@ -115,7 +115,8 @@ void AddRules(const char* what, const std::string& prefix, const std::vector<Net
     for (const NetworkRule& rule : rules) {
         if (rule.kind == NetworkKind::kUnix && !rule.abstract) continue;  // told as a path
         const std::string ports = rule.kind == NetworkKind::kUnix ? "" : " " + Ports(rule.ports);
-        facts.emplace(std::pair(what, absl::StrCat(prefix, rule.text, ports)), rule.at);
+        const char* tls = rule.tls_strict ? " tls_name strict" : "";
+        facts.emplace(std::pair(what, absl::StrCat(prefix, rule.text, ports, tls)), rule.at);
     }
 }
 

@@ -64,6 +64,7 @@ struct NetworkRule {
     uint64_t lo = 0;
     bool abstract = false;         // kUnix: text without its '@' is the abstract name
     std::vector<PortRange> ports;  // empty = any port
+    bool tls_strict = false;       // kName: over TCP, and the ClientHello has to name it
     Position at;
 };
 

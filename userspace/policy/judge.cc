@@ -225,6 +225,8 @@ void Judge::DecideName(const TestCase& question, Decision& out) const {
         if (rule.kind != NetworkKind::kName || !CoversName(rule.text, question.object)) continue;
         Name(rule, "network.allow", out);
         out.notes.push_back("its public addresses are opened when it is resolved");
+        if (rule.tls_strict)
+            out.notes.push_back("tls_name is strict: there only over TCP, with a ClientHello that names it or another such name");
     }
     out.allowed = !out.rule.empty() || mode == SK_DNS_OPEN || mode == SK_DNS_OBSERVE;
     out.notes.push_back(BudgetNote(policy_, question.object));

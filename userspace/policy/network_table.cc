@@ -24,6 +24,7 @@ class NetworkTable {
             case NetworkKind::kName:
                 // Addresses are pinned as they are answered; which, the agent says.
                 head_.flags |= SK_POLICY_HAS_NAMES;
+                if (rule.tls_strict) head_.flags |= SK_POLICY_HAS_TLS_NAMES;
                 return absl::OkStatus();
         }
         return absl::OkStatus();

@@ -115,8 +115,10 @@ void ReadKind(Reader& reader, const YamlNode& node, NetworkKind kind, NetworkRul
     StatusOr<NetworkRule> cidr = ParseCidr(*text);
     if (!cidr.ok()) return reader.Error(node, Reader::Printable(cidr.status().message()));
     std::vector<PortRange> ports = std::move(rule.ports);
+    const bool tls_strict = rule.tls_strict;
     rule = *std::move(cidr);
     rule.ports = std::move(ports);
+    rule.tls_strict = tls_strict;
     rule.at = at;
 }
 
@@ -124,7 +126,7 @@ void ReadRule(Reader& reader, const YamlNode& node, bool of_uid, std::vector<Net
     NetworkRule rule;
     rule.at = reader.At(node);
     int kinds = 0;
-    bool has_ports = false;
+    bool has_ports = false, has_tls = false;
     const auto ports = [&](const YamlNode& v) {
         has_ports = true;
         const bool is_list = v.kind == YamlNode::Kind::kSequence;
@@ -139,6 +141,10 @@ void ReadRule(Reader& reader, const YamlNode& node, bool of_uid, std::vector<Net
         {"ports", ports}};
     // Sockets have no uid of their own, and the address of a name is opened for every uid.
     if (!of_uid) {
+        fields.push_back({"tls_name", [&](const YamlNode& v) {
+                              has_tls = true;
+                              rule.tls_strict = reader.Choice<bool>(v, "tls_name", {{"strict", true}, {"any", false}}).value_or(false);
+                          }});
         fields.push_back(
             {"name", [&](const YamlNode& v) { ReadKind(reader, v, NetworkKind::kName, rule, kinds); }});
         fields.push_back(
@@ -152,6 +158,7 @@ void ReadRule(Reader& reader, const YamlNode& node, bool of_uid, std::vector<Net
         return reader.Error(node, kinds == 0 ? "a network rule needs one of cidr, name, unix"
                                              : "a network rule is one of cidr, name, unix; write two rules");
     }
+    if (has_tls && rule.kind != NetworkKind::kName) return reader.Error(node, "tls_name needs a name; addresses have none");
     if (has_ports && rule.kind == NetworkKind::kUnix) return reader.Error(node, "a unix socket has no ports");
     for (const NetworkRule& other : out) {
         const bool same_ports = std::equal(
