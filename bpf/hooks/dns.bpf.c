@@ -3,7 +3,7 @@
  * those of net.bpf.c do. COVERAGE every UDP packet that a socket of the sandbox sends, also one of the
  * kernel's own for it; it follows the socket's cgroup. TCP is refused at connect, but to the stub.
  * ON_ERROR drop. */
-#include "bpf/lib/dns.h"
+#include "bpf/lib/dns_answer.h"
 
 /* Read and judged, whether or not the task at work is the sandbox's. */
 __noinline int dns_report(struct sk_case *c, struct sk_dns_work *work) {
@@ -49,16 +49,22 @@ __noinline int dns_report(struct sk_case *c, struct sk_dns_work *work) {
 
 struct sk_dns_to {
     __u8 server[16];
+    __u8 source[16];
     __u16 family;
+    __u16 port;
+    __u16 source_port;
+    __u16 names; /* the socket speaks to resolvers: port 53 may have become another on the way */
 };
 
-/* The packet's UDP payload, if it goes to port 53: its offset, 0 = another packet, or minus a fault. */
-static __always_inline int udp_payload(struct __sk_buff *skb, int at) {
+/* The packet's UDP payload, if it is a query: its offset, 0 = another packet, or minus a fault. */
+static __always_inline int udp_payload(struct __sk_buff *skb, int at, struct sk_dns_to *to) {
     struct udphdr_ {
         __u16 source, dest, len, check;
     } udp;
     if (bpf_skb_load_bytes(skb, at, &udp, sizeof(udp))) return 0; /* the kernel will not send it either */
-    if (udp.dest != __builtin_bswap16(SK_DNS_PORT)) return 0;
+    to->port = __builtin_bswap16(udp.dest);
+    to->source_port = __builtin_bswap16(udp.source);
+    if (to->port != SK_DNS_PORT && !to->names) return 0;
     if (skb->gso_segs > 1) return -SK_DNS_FAULT_SEGMENTS;
     if (__builtin_bswap16(udp.len) != skb->len - at) return -SK_DNS_FAULT_UDP_LENGTH;
     return at + sizeof(udp);
@@ -70,8 +76,9 @@ static __always_inline int payload4(struct __sk_buff *skb, struct sk_dns_to *to)
     if (ip[9] != IPPROTO_UDP) return 0;
     if (((ip[6] & 0x3f) << 8) | ip[7]) return -SK_DNS_FAULT_FRAGMENT; /* more fragments, or an offset */
     __builtin_memcpy(to->server, ip + 16, 4);
-    to->family = 2;
-    return udp_payload(skb, (ip[0] & 0xf) * 4);
+    __builtin_memcpy(to->source, ip + 12, 4);
+    to->family = AF_INET;
+    return udp_payload(skb, (ip[0] & 0xf) * 4, to);
 }
 
 static __always_inline int payload6(struct __sk_buff *skb, struct sk_dns_to *to) {
@@ -81,8 +88,9 @@ static __always_inline int payload6(struct __sk_buff *skb, struct sk_dns_to *to)
     if (next == 0 || next == 43 || next == 44 || next == 60) return -SK_DNS_FAULT_EXTENSION;
     if (next != IPPROTO_UDP) return 0;
     __builtin_memcpy(to->server, ip + 24, 16);
-    to->family = 10;
-    return udp_payload(skb, sizeof(ip));
+    __builtin_memcpy(to->source, ip + 8, 16);
+    to->family = AF_INET6;
+    return udp_payload(skb, sizeof(ip), to);
 }
 
 /* Fault or code of a query whose payload is at `at`. */
@@ -99,6 +107,11 @@ static __always_inline void query_judge(struct __sk_buff *skb, struct sk_dns_wor
     work->fault = dns_read(work);
     if (work->fault) return;
     if (!entry || entry->generation != work->generation) return;
+    work->code = SK_CODE_DNS_SERVER;
+    if (work->peer == SK_DNS_PEER_STRANGER) return;
+    work->code = SK_CODE_DNS_NO_ROOM;
+    if (work->peer == SK_DNS_PEER_NO_ROOM) return;
+    work->code = SK_CODE_DNS_NOT_ALLOWED;
     dns_zones_of(work, entry->rules);
     if (entry->mode == SK_DNS_CLOSED || (entry->mode == SK_DNS_ALLOWLIST && !work->rules)) return;
     work->code = dns_charge(work, entry->budget);
@@ -123,6 +136,88 @@ static __always_inline int query_settle(struct sk_dns_work *work, __u32 slot, __
     return c.refuse ? 0 : 1;
 }
 
+static __always_inline struct sk_dns_server server_of(const __u8 *bytes, __u32 family) {
+    struct sk_dns_server server = {.lo = sk_dns_u32(bytes)};
+    if (family == AF_INET) return server;
+    server.hi = (__u64)sk_dns_u32(bytes) << 32 | sk_dns_u32(bytes + 4);
+    server.lo = (__u64)sk_dns_u32(bytes + 8) << 32 | sk_dns_u32(bytes + 12);
+    return server;
+}
+
+static __always_inline struct sk_dns_sock *socket_memory(struct __sk_buff *skb, __u64 flags) {
+    struct bpf_sock *sk = skb->sk;
+    if (sk) sk = bpf_sk_fullsock(sk);
+    return sk ? bpf_sk_storage_get(&dns_socks, sk, NULL, flags) : NULL;
+}
+
+/* Who can give itself the resolver's address must not answer itself. Apart, as is what follows: what is
+ * inlined here and there together has more stack than a program may. */
+static __noinline int in_its_name(const struct sk_dns_binding *binding, const struct sk_dns_to *to) {
+    struct sk_dns_server source = server_of(to->source, to->family);
+    if (!resolver_of(binding, &source)) return 0;
+    answer_count(SK_DNS_ANSWER_SELF);
+    return 1;
+}
+
+/* By the packet's own address; or, where a program of an ancestor cgroup has put another into it, by all
+ * that the socket's calls have asked for. */
+static __noinline __u32 peer_of(const struct sk_dns_binding *binding, const struct sk_dns_sock *sock, const struct sk_dns_to *to,
+                                __u64 owner) {
+    struct sk_dns_server server = server_of(to->server, to->family);
+    if (to->port == SK_DNS_PORT && resolver_of(binding, &server)) return SK_DNS_PEER_RESOLVER;
+    if (!sock || sock->owner != owner) return SK_DNS_PEER_STRANGER;
+    __u32 calls = *(volatile __u32 *)&sock->calls;
+    if (calls == SK_DNS_SOCK_RESOLVER) return SK_DNS_PEER_RESOLVER;
+    return calls & SK_DNS_SOCK_LISTED && !(calls & SK_DNS_SOCK_OTHER) ? SK_DNS_PEER_LISTED : SK_DNS_PEER_STRANGER;
+}
+
+/* The answer will be read for this query. */
+static __noinline void ask_keep(struct sk_dns_sock *sock, const struct sk_dns_work *work, const struct sk_dns_to *to) {
+    struct sk_dns_ask *ask = &sock->ask[__sync_fetch_and_add(&sock->next, 1) & (SK_DNS_ASKS - 1)];
+    __u64 now = bpf_ktime_get_boot_ns(), before = __sync_lock_test_and_set(&ask->asked_ns, 0);
+    if (before && now - before < SK_DNS_ASK_NS) answer_count(SK_DNS_ANSWER_FORGOTTEN);
+    ask->name = work->hash;
+    ask->owner = dns_owner(work->slot, work->generation);
+    ask->to = server_of(to->server, to->family);
+    ask->id = work->head.id;
+    ask->type = work->query.question.type;
+    ask->port = to->port;
+    ask->family = to->family;
+    __sync_lock_test_and_set(&ask->asked_ns, now); /* last: from here on it is seen */
+}
+
+/* 1 = the packet leaves. */
+static __always_inline int packet_judge(struct __sk_buff *skb, __u32 slot, __u32 generation) {
+    struct sk_dns_binding *binding = answers_of(slot, generation);
+    struct sk_dns_sock *sock = binding ? socket_memory(skb, 0) : NULL;
+    struct sk_dns_to to = {.names = sock != NULL};
+    int at = 0;
+    if (skb->protocol == __builtin_bswap16(ETH_P_IP)) at = payload4(skb, &to);
+    if (skb->protocol == __builtin_bswap16(ETH_P_IPV6)) at = payload6(skb, &to);
+    if (binding && to.source_port == SK_DNS_PORT && in_its_name(binding, &to)) return 0;
+    if (!at) return 1;
+    struct sk_dns_work *work = work_claim();
+    if (!work) {
+        count_error(SK_ERROR_DNS_WORK);
+        return 0;
+    }
+    work_begin(work, slot, generation);
+    __builtin_memcpy(work->server, to.server, sizeof(work->server));
+    work->family = to.family;
+    if (binding) work->peer = peer_of(binding, sock, &to, dns_owner(slot, generation));
+    if (work->peer == SK_DNS_PEER_RESOLVER && !sock) sock = socket_memory(skb, BPF_SK_STORAGE_GET_F_CREATE);
+    if (work->peer == SK_DNS_PEER_RESOLVER && !sock) {
+        answer_count(SK_DNS_ANSWER_NO_MEMORY);
+        work->peer = SK_DNS_PEER_NO_ROOM;
+    }
+    if (at > 0) query_judge(skb, work, at);
+    if (at < 0) work->fault = -at;
+    int allowed = query_settle(work, slot, generation);
+    if (allowed && sock && work->peer == SK_DNS_PEER_RESOLVER && !work->fault) ask_keep(sock, work, &to);
+    work_release(work);
+    return allowed;
+}
+
 /* FIRES for each packet of a socket in the cgroup, before it is cut to fragments. SOURCE
  * ip_finish_output, ip6_finish_output, ip_mc_output. */
 SEC("cgroup_skb/egress")
@@ -139,25 +234,7 @@ int dns_egress(struct __sk_buff *skb) {
     if (!number) return 1;
     __u32 slot = *number;
     struct sk_slot *entry = bpf_map_lookup_elem(&slots, &slot);
-    if (!entry) return 1;
-    struct sk_dns_to to = {};
-    int at = 0;
-    if (skb->protocol == __builtin_bswap16(ETH_P_IP)) at = payload4(skb, &to);
-    if (skb->protocol == __builtin_bswap16(ETH_P_IPV6)) at = payload6(skb, &to);
-    if (!at) return 1;
-    struct sk_dns_work *work = work_claim();
-    if (!work) {
-        count_error(SK_ERROR_DNS_WORK);
-        return 0;
-    }
-    work_begin(work, slot, entry->generation);
-    __builtin_memcpy(work->server, to.server, sizeof(work->server));
-    work->family = to.family;
-    if (at > 0) query_judge(skb, work, at);
-    if (at < 0) work->fault = -at;
-    int allowed = query_settle(work, slot, work->generation);
-    work_release(work);
-    return allowed;
+    return entry ? packet_judge(skb, slot, entry->generation) : 1;
 }
 
 #define REFUND_TRIES 16 /* against queries on other CPUs; one that is not given back makes it dearer, never cheaper */

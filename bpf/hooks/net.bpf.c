@@ -3,6 +3,7 @@
  * parent; the sandbox is the caller's, by its label. COVERAGE they follow the cgroup in which a
  * socket was made, not the caller: sockets made outside are judged where they are received
  * (net_receive) and by the LSM hooks. ON_ERROR refuse. */
+#include "bpf/lib/dns_answer.h"
 #include "bpf/lib/tls.h"
 
 __noinline int net_report(struct sk_case *c, struct sk_address *address, __u64 cookie, __u64 type_protocol) {
@@ -199,7 +200,10 @@ static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address
     c.path_hash = address->hi * 31 + address->lo * 7 + address->port;
     if (c.code == SK_CODE_OK) {
         int listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);
-        if (op != SK_NET_BIND && listed && !tls_note(ctx, &c, listed)) listed = 0;
+        if (op != SK_NET_BIND) {
+            dns_note(ctx, &c, address, listed);
+            if (listed && !tls_note(ctx, &c, listed)) listed = 0;
+        }
         if (!listed && source_probe(ctx, address, op)) return probe_answer(&c);
         c.code = listed ? SK_CODE_OK : code;
     }

@@ -33,6 +33,8 @@ static __always_inline void work_begin(struct sk_dns_work *work, __u32 slot, __u
     work->charged[0] = work->charged[1] = work->charged_total = 0;
     work->zone_key[0] = work->zone_key[1] = 0;
     work->query.question.name.len = 0;
+    work->hash = 0;
+    work->peer = SK_DNS_PEER_ANY;
 }
 
 static __always_inline void work_release(struct sk_dns_work *work) { __sync_lock_test_and_set(&work->busy, 0); }

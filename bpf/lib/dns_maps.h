@@ -2,7 +2,8 @@
 /* What the DNS meter keeps. Zones and budgets outlive sandboxes: they belong to a session. */
 #pragma once
 #include "bpf/lib/maps.h"
-#include "bpf/wire/dns_zone.h"
+#include "bpf/wire/dns_answer.h"
+#include "bpf/wire/dns_scope.h"
 #include "bpf/wire/dns.h"
 
 /* Zone hash -> SK_DNS_SUFFIX_* and tier. 10,000 suffixes, and lists of an operator. */
@@ -63,6 +64,15 @@ struct {
     __type(value, __u32);
 } dns_names SEC(".maps") __weak;
 
+/* Whom a query goes to. */
+enum sk_dns_peer {
+    SK_DNS_PEER_ANY = 0,       /* the connect programs have judged it, or nobody does */
+    SK_DNS_PEER_RESOLVER = 1,  /* its answer is read */
+    SK_DNS_PEER_LISTED = 2,    /* the network section lists it: its answer opens nothing */
+    SK_DNS_PEER_STRANGER = 3,
+    SK_DNS_PEER_NO_ROOM = 4,   /* no memory to remember the query */
+};
+
 #define SK_DNS_HASHES 16 /* more than SK_DNS_ZONE_LABELS, and a power of 2 */
 /* One query that is being judged. */
 struct sk_dns_work {
@@ -97,7 +107,8 @@ struct sk_dns_work {
     __u32 limit;
     __u8 server[16];
     __u16 family;
-    __u16 pad[3];
+    __u16 pad;
+    __u32 peer;       /* enum sk_dns_peer */
     /* The verifier does not follow that options end where their record does. */
     __u8 msg[SK_DNS_QUERY_BYTES + 256];
 };

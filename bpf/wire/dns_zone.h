@@ -86,7 +86,10 @@ struct sk_dns_binding {
     __u8 servers;
     __u8 tcp;     /* servers are the agent's stub, which meters what comes by TCP */
     __u8 rules;   /* there are entries in `dns_rules` */
-    __u32 pad;
+    __u8 answers; /* no stub: the kernel reads what the servers answer, and pins (bpf/wire/dns_answer.h) */
+    __u8 pad[3];
+    __u32 pinned; /* the kernel's: next place in `dns_places` */
+    __u32 pad2;
     struct sk_dns_server server[SK_DNS_RESOLVERS]; /* port 53 */
 };
 

@@ -103,6 +103,7 @@ enum sk_backend { SK_BACKEND_SIGNAL = 1, SK_BACKEND_LSM = 2, SK_BACKEND_CGROUP =
     X(64, DNS_TOTAL_BUDGET, "dns.total_budget", "the DNS budget of all unranked zones does not suffice for %s") \
     X(65, DNS_NAME_LONG, "dns.name_long", "a name that could hold 64 bytes for one zone: %s") \
     X(66, DNS_NO_ROOM, "dns.no_room", "no memory to count the query: %s")                    \
+    X(67, DNS_SERVER, "dns.server", "asked of a server that is no resolver of the sandbox: %s")              \
     X(70, TLS_NAME, "network.tls_name", "the policy lists no such server name of TLS: %s")   \
     X(71, TLS_HELLO, "network.tls_hello", "no whole ClientHello with a readable server name came first: %s")
 

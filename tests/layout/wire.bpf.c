@@ -2,6 +2,7 @@
 /* All structs of the wire as clang lays them out for BPF. An object's BTF holds types of
  * globals and arguments only, and records are neither: so each is named here once. */
 #include "bpf/wire/dns.h"
+#include "bpf/wire/dns_answer.h"
 #include "bpf/wire/dns_zone.h"
 #include "bpf/wire/escape.h"
 #include "bpf/wire/exec.h"
@@ -29,5 +30,9 @@ const struct sk_dns_zone_key *layout_dns_zone_key;
 const struct sk_dns_rule *layout_dns_rule;
 const struct sk_dns_pin_key *layout_dns_pin_key;
 const struct sk_dns_refund *layout_dns_refund;
+const struct sk_dns_ask *layout_dns_ask;
+const struct sk_dns_sock *layout_dns_sock;
+const struct sk_dns_ports *layout_dns_ports;
+const struct sk_dns_pinned_key *layout_dns_pinned_key;
 
 char _license[] __attribute__((section("license"), used)) = "Dual BSD/GPL";

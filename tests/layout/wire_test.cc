@@ -85,7 +85,8 @@ TEST_F(WireLayout, RecordsHaveTheSameSizeAndNoHoles) {
 #undef X
     for (const char* name : {"sk_head", "sk_path", "sk_label", "sk_slot", "sk_state", "sk_config",
                              "sk_hash_keys", "sk_policy_head", "sk_entry", "sk_dns_binding", "sk_dns_budget", "sk_dns_zone",
-                             "sk_dns_zone_key", "sk_dns_rule", "sk_dns_pin_key", "sk_dns_refund"}) {
+                             "sk_dns_zone_key", "sk_dns_rule", "sk_dns_pin_key", "sk_dns_refund", "sk_dns_ask",
+                             "sk_dns_sock", "sk_dns_ports", "sk_dns_pinned_key"}) {
         ExpectNoHoles(name);
     }
 }

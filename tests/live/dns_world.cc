@@ -99,7 +99,9 @@ StatusOr<kernel::DnsBudgetRef> DnsWorld::OpenBudget(const struct Ask& how) {
 
 Asked DnsWorld::Ask(const struct Ask& how, const std::vector<std::string>& messages) {
     Asked asked;
-    kernel::DnsBinding binding{.mode = how.mode, .servers = {}, .tcp = false, .rules = {}, .budget = how.budget};
+    kernel::DnsBinding binding;
+    binding.mode = how.mode;
+    binding.budget = how.budget;
     if (how.pinned) binding.servers = {{.hi = 0, .lo = INADDR_LOOPBACK}, {.hi = 0, .lo = 1}};
     const bool own = how.budget.number == 0;
     if (own) {

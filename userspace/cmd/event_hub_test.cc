@@ -67,6 +67,7 @@ class FakeSensor : public kernel::Sensor {
     Status RefundDns(const sk_dns_refund&) override { return {}; }
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return std::vector<LiveSlot>(); }
     StatusOr<std::vector<uint64_t>> ReadErrors() override { return std::vector<uint64_t>(); }
+    StatusOr<std::vector<uint64_t>> ReadDnsAnswers() override { return std::vector<uint64_t>(); }
     StatusOr<std::vector<ProgramInfo>> Programs() override { return std::vector<ProgramInfo>(); }
     StatusOr<uint64_t> LeftOut() override { return uint64_t{0}; }
 

@@ -119,6 +119,27 @@ Status DnsMaps::CloseBudget(const DnsBudgetRef& ref) {
     return absl::OkStatus();
 }
 
+Status DnsMaps::BindPins(const SlotRef& ref, std::span<const DnsPinRule> pins) {
+    std::map<uint64_t, sk_dns_ports> ports;
+    for (const DnsPinRule& rule : pins) {
+        sk_dns_port_list& list = rule.below ? ports[rule.zone].below : ports[rule.zone].exact;
+        for (const uint16_t port : rule.ports) {
+            if (std::find(list.port, list.port + list.count, port) != list.port + list.count) continue;
+            if (list.count == SK_DNS_RULE_PORTS) {
+                return absl::InvalidArgumentError(absl::StrCat("more than ", SK_DNS_RULE_PORTS, " ports for a name"));
+            }
+            list.port[list.count++] = port;
+        }
+    }
+    for (const auto& [zone, value] : ports) {
+        const sk_dns_rule_key key{.zone = zone, .slot = ref.slot, .generation = ref.generation};
+        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_ports"), &key, &value, BPF_ANY),
+                                          "write the ports that a name opens"));
+        ports_[ref.slot].push_back(zone);
+    }
+    return absl::OkStatus();
+}
+
 Status DnsMaps::Bind(const SlotRef& ref, const DnsBinding& binding) {
     SK_RETURN_IF_ERROR(Unbind(ref));
     if (binding.servers.size() > SK_DNS_RESOLVERS) {
@@ -134,12 +155,17 @@ Status DnsMaps::Bind(const SlotRef& ref, const DnsBinding& binding) {
         }
         rules_[ref.slot].push_back(rule.zone);
     }
+    if (const Status status = BindPins(ref, binding.pins); !status.ok()) {
+        (void)ForgetRules(ref);  // the failure to write is told
+        return status;
+    }
     sk_dns_binding slot{};
     slot.generation = ref.generation;
     slot.budget = binding.budget.number;
     slot.mode = static_cast<uint8_t>(binding.mode);
     slot.servers = static_cast<uint8_t>(binding.servers.size());
     slot.tcp = binding.tcp;
+    slot.answers = binding.answers;
     slot.rules = !binding.rules.empty();
     std::copy(binding.servers.begin(), binding.servers.end(), slot.server);
     bound_.insert(ref.slot);
@@ -147,15 +173,15 @@ Status DnsMaps::Bind(const SlotRef& ref, const DnsBinding& binding) {
 }
 
 Status DnsMaps::ForgetRules(const SlotRef& ref) {
-    const auto rules = rules_.find(ref.slot);
-    if (rules == rules_.end()) return absl::OkStatus();
     int failed = 0;
-    for (uint64_t zone : rules->second) {
-        const sk_dns_rule_key key{.zone = zone, .slot = ref.slot, .generation = ref.generation};
-        const int rc = bpf_map_delete_elem(programs_->MapFd("dns_rules"), &key);
-        if (rc != 0 && rc != -ENOENT) failed = rc;
+    for (auto [map, zones] : {std::pair{"dns_rules", &rules_}, std::pair{"dns_ports", &ports_}}) {
+        for (uint64_t zone : (*zones)[ref.slot]) {
+            const sk_dns_rule_key key{.zone = zone, .slot = ref.slot, .generation = ref.generation};
+            const int rc = bpf_map_delete_elem(programs_->MapFd(map), &key);
+            if (rc != 0 && rc != -ENOENT) failed = rc;
+        }
+        zones->erase(ref.slot);
     }
-    rules_.erase(rules);
     return NegErrnoStatus(failed, "remove the names that a policy allows");
 }
 
@@ -190,18 +216,35 @@ void DnsMaps::ForgetPins(const SlotRef& ref) {
     pins_.erase(pins);
 }
 
+// What the kernel has pinned. An answer that is being read now may leave a pin behind, of a generation that
+// does not come back soon.
+void DnsMaps::ForgetAnswers(const SlotRef& ref, uint32_t pinned) {
+    for (uint32_t place = 0; place < std::min<uint32_t>(pinned, SK_DNS_PINS); place++) {
+        const sk_dns_pinned_key at{.slot = ref.slot, .generation = ref.generation, .place = place, .pad = 0};
+        sk_dns_pin_key pin{};
+        if (bpf_map_lookup_elem(programs_->MapFd("dns_places"), &at, &pin) != 0) continue;
+        (void)bpf_map_delete_elem(programs_->MapFd("dns_pins"), &pin);
+        (void)bpf_map_delete_elem(programs_->MapFd("dns_places"), &at);
+    }
+}
+
 Status DnsMaps::Unbind(const SlotRef& ref) {
     ForgetPins(ref);
     sk_dns_binding bound{};
     if (bpf_map_lookup_elem(programs_->MapFd("dns_slots"), &ref.slot, &bound) != 0) return ErrnoStatus(errno, "read a sandbox's DNS");
     if (bound.generation != 0 && bound_.count(ref.slot) == 0) {
         EraseSlot<sk_dns_rule_key>(programs_->MapFd("dns_rules"), ref.slot);
+        EraseSlot<sk_dns_rule_key>(programs_->MapFd("dns_ports"), ref.slot);
         EraseSlot<sk_dns_pin_key>(programs_->MapFd("dns_pins"), ref.slot);
+        EraseSlot<sk_dns_pinned_key>(programs_->MapFd("dns_places"), ref.slot);
     }
     bound_.erase(ref.slot);
     SK_RETURN_IF_ERROR(ForgetRules(ref));
     const sk_dns_binding none{};
-    return NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_slots"), &ref.slot, &none, BPF_ANY), "unbind a sandbox's DNS");
+    SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(programs_->MapFd("dns_slots"), &ref.slot, &none, BPF_ANY), "unbind a sandbox's DNS"));
+    // From here on nothing is added.
+    if (bound.answers) ForgetAnswers({ref.slot, bound.generation}, bound.pinned);
+    return absl::OkStatus();
 }
 
 Status DnsMaps::Refund(const sk_dns_refund& refund) {

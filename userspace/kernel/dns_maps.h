@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bpf/wire/dns.h"
+#include "bpf/wire/dns_answer.h"
 #include "bpf/wire/dns_zone.h"
 #include "userspace/kernel/programs.h"
 #include "userspace/kernel/sensor.h"
@@ -44,14 +45,17 @@ class DnsMaps {
 
   private:
     explicit DnsMaps(Programs* programs) : programs_(programs), pins_mutex_(std::make_unique<std::mutex>()) {}
+    Status BindPins(const SlotRef& ref, std::span<const DnsPinRule> pins);
     Status ForgetRules(const SlotRef& ref);
     void ForgetPins(const SlotRef& ref);
+    void ForgetAnswers(const SlotRef& ref, uint32_t pinned);
 
     Programs* programs_;                     // not owned
     std::vector<uint32_t> generations_;      // by budget; the one in use, or the last
     std::vector<bool> used_;                 // by budget
     std::set<uint32_t> bound_;               // slots that we have bound
     std::map<uint32_t, std::vector<uint64_t>> rules_;  // by slot: zones with a rule
+    std::map<uint32_t, std::vector<uint64_t>> ports_;  // by slot: zones with ports
     struct ByBytes {
         bool operator()(const sk_dns_pin_key& a, const sk_dns_pin_key& b) const { return std::memcmp(&a, &b, sizeof(a)) < 0; }
     };

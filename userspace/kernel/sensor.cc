@@ -90,12 +90,14 @@ class SensorImpl : public Sensor {
     RingPosition Handed() const override { return rings_->Handed(); }
     void ReleaseRings(const RingPosition& upto) override { rings_->Release(upto); }
     bool RingsHalfHeld() const override { return rings_->HalfHeld(); }
-    StatusOr<std::vector<uint64_t>> ReadErrors() override;
+    StatusOr<std::vector<uint64_t>> ReadDnsAnswers() override { return ReadCounters("dns_answers", SK_DNS_ANSWER_COUNT); }
+    StatusOr<std::vector<uint64_t>> ReadErrors() override { return ReadCounters("errors", SK_ERROR_COUNT); }
     StatusOr<std::vector<ProgramInfo>> Programs() override;
     StatusOr<uint64_t> LeftOut() override;
 
   private:
     Status KeepKeys();
+    StatusOr<std::vector<uint64_t>> ReadCounters(const char* map, uint32_t count);
     Status SetCalls(bool wanted);
 
     // Destroyed in reverse: rings and slots before the programs whose maps they borrow.
@@ -224,16 +226,16 @@ Status SensorImpl::RemoveEarlierSets() {
     return absl::OkStatus();
 }
 
-StatusOr<std::vector<uint64_t>> SensorImpl::ReadErrors() {
+StatusOr<std::vector<uint64_t>> SensorImpl::ReadCounters(const char* map, uint32_t count) {
     int cpus = libbpf_num_possible_cpus();
     if (cpus < 0) return NegErrnoStatus(cpus, "count the CPUs");
-    std::vector<uint64_t> sums(SK_ERROR_COUNT, 0);
+    std::vector<uint64_t> sums(count, 0);
     std::vector<uint64_t> values(static_cast<size_t>(cpus));
-    for (uint32_t site = 0; site < SK_ERROR_COUNT; site++) {
-        if (bpf_map_lookup_elem(programs_->MapFd("errors"), &site, values.data()) != 0) {
-            return ErrnoStatus(errno, "read the error counters");
+    for (uint32_t i = 0; i < count; i++) {
+        if (bpf_map_lookup_elem(programs_->MapFd(map), &i, values.data()) != 0) {
+            return ErrnoStatus(errno, absl::StrCat("read the counters of ", map));
         }
-        for (uint64_t value : values) sums[site] += value;
+        for (uint64_t value : values) sums[i] += value;
     }
     return sums;
 }

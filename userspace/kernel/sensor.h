@@ -51,6 +51,12 @@ struct DnsRule {
     uint64_t zone;
     sk_dns_rule rule;
 };
+// Which ports the addresses of a name open, or of all names below it. Without a stub alone.
+struct DnsPinRule {
+    uint64_t zone;
+    bool below;
+    std::vector<uint16_t> ports;  // 0 = any; at most SK_DNS_RULE_PORTS (bpf/wire/dns_answer.h) for a name, of all its rules
+};
 // A session's DNS budget in the kernel.
 struct DnsBudgetRef {
     uint32_t number = 0;  // 0 = none
@@ -66,7 +72,9 @@ struct DnsBinding {
     sk_dns_mode mode = SK_DNS_CLOSED;
     std::vector<sk_dns_server> servers;  // at most SK_DNS_RESOLVERS
     bool tcp = false;                    // they are the agent's stub
+    bool answers = false;                // there is no stub: the kernel reads what the servers answer
     std::vector<DnsRule> rules;
+    std::vector<DnsPinRule> pins;        // with `answers`
     DnsBudgetRef budget;
 };
 
@@ -158,6 +166,8 @@ class Sensor {
     // What is not released fills half of a ring.
     virtual bool RingsHalfHeld() const = 0;
 
+    // Sum over CPUs, index enum sk_dns_answer_end of bpf/wire/dns_answer.h.
+    virtual StatusOr<std::vector<uint64_t>> ReadDnsAnswers() = 0;
     // Sum over CPUs, index enum sk_error_site.
     virtual StatusOr<std::vector<uint64_t>> ReadErrors() = 0;
 
