@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "bpf/wire/dns_answer.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/dns/address_scope.h"
@@ -20,12 +21,8 @@ namespace stockade::cmd {
 namespace {
 
 constexpr size_t kMaxResolvConfBytes = 64 << 10;
-// An address stays open for as long as the answer lives, at least so long: programs keep addresses longer than
-// they should (Antrea #6229), and a connection that lives is not looked at again.
-constexpr uint64_t kMinPinSeconds = 300;
-constexpr uint64_t kPinGraceSeconds = 60;
 // Ports of one rule that become entries of their own; more is what `ports` left out is for.
-constexpr size_t kMaxPinnedPorts = 64;
+constexpr size_t kMaxPinnedPorts = SK_DNS_RULE_PORTS;
 
 sk_dns_server ServerOf(const dns::StubAddress& address) {
     sk_dns_server out{};
@@ -39,6 +36,16 @@ sk_dns_server ServerOf(const dns::StubAddress& address) {
         out.lo = out.lo << 8 | b[i + 8];
     }
     return out;
+}
+
+// What a rule by name opens; port 0 = all.
+std::vector<uint16_t> PortsOf(const sandbox::v1::StoredNameRule& rule) {
+    std::vector<uint16_t> ports;
+    for (int i = 0; i + 1 < rule.ports_size(); i += 2) {
+        for (uint32_t port = rule.ports(i); port <= rule.ports(i + 1); ++port) ports.push_back(static_cast<uint16_t>(port));
+    }
+    if (ports.empty()) ports.push_back(0);
+    return ports;
 }
 
 std::vector<std::string> NameServers(const std::string& resolv_conf) {
@@ -141,16 +148,11 @@ class Answerer {
     bool Pin(const sandbox::v1::StoredNameRule& rule, const dns::StubAnswered::Pinned& pinned) {
         // Rebinding: a name of the world must not lead to what is behind it. Not pinned, it is refused at connect.
         if (!dns::IsPublicAddress(pinned.address)) return true;
-        const uint64_t seconds = std::max<uint64_t>(pinned.ttl_s, kMinPinSeconds) + kPinGraceSeconds;
+        const uint64_t seconds = std::max<uint64_t>(pinned.ttl_s, SK_DNS_PIN_LEAST_SECONDS) + SK_DNS_PIN_GRACE_SECONDS;
         const uint64_t until = BootNow() + seconds * 1'000'000'000;
         const int family = pinned.address.family == 4 ? 2 : 10;  // AF_*
         const sk_dns_server address = ServerOf(pinned.address);
-        std::vector<uint16_t> ports;
-        for (int i = 0; i + 1 < rule.ports_size(); i += 2) {
-            for (uint32_t port = rule.ports(i); port <= rule.ports(i + 1); ++port) ports.push_back(static_cast<uint16_t>(port));
-        }
-        if (ports.empty()) ports.push_back(0);
-        for (const uint16_t port : ports) {
+        for (const uint16_t port : PortsOf(rule)) {
             const Status status = sensor_.PinAddress(ref_, address, family, port, until, rule.tls_strict());
             if (status.ok()) continue;
             LogWarning("slot ", ref_.slot, ": ", status.message());
@@ -243,18 +245,38 @@ void SandboxDns::EndAdoption() {
     if (owned_budgets_ != nullptr) owned_budgets_->CloseUnused();
 }
 
+// Who answers: the stub; or the upstreams themselves, and then the kernel pins.
+Status SandboxDns::BindServers(const Sandbox& sandbox, kernel::DnsBinding* binding) const {
+    if (!sandbox.without_stub) {
+        SK_ASSIGN_OR_RETURN(const dns::UpstreamAddress stub, dns::UpstreamAddress::Parse(sandbox.address));
+        binding->tcp = true;
+        binding->servers = {ServerOf(stub.address)};
+        return absl::OkStatus();
+    }
+    binding->answers = true;
+    for (const std::string& upstream : sandbox.plan.upstreams()) {
+        SK_ASSIGN_OR_RETURN(const dns::UpstreamAddress address, dns::UpstreamAddress::Parse(upstream));
+        binding->servers.push_back(ServerOf(address.address));
+    }
+    for (const sandbox::v1::StoredNameRule& rule : sandbox.plan.rules()) {
+        absl::string_view name = rule.name();
+        const bool below = absl::ConsumePrefix(&name, "*.");
+        binding->pins.push_back({dns::ZoneHash(options_.sensor->keys(), name), below, PortsOf(rule)});
+    }
+    return absl::OkStatus();
+}
+
 Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) {
     SK_RETURN_IF_ERROR(Ready());
     kernel::DnsBinding binding;
     binding.mode = policy::DnsModeOf(policy);
-    binding.tcp = true;
-    SK_ASSIGN_OR_RETURN(const dns::UpstreamAddress stub, dns::UpstreamAddress::Parse(sandbox.address));
-    binding.servers = {ServerOf(stub.address)};
+    SK_RETURN_IF_ERROR(BindServers(sandbox, &binding));
     binding.rules = RulesOf(policy, options_.sensor->keys());
     const std::string budget_id = BudgetId(sandbox);
     SK_ASSIGN_OR_RETURN(binding.budget, owned_budgets_->Use(budget_id, AmountsOf(policy), !sandbox.session.empty()));
     bound_[sandbox.ref.slot] = {budget_id};
     SK_RETURN_IF_ERROR(options_.sensor->BindDns(sandbox.ref, binding));
+    if (sandbox.without_stub) return absl::OkStatus();
     return Serve(std::move(sandbox), binding.budget);
 }
 
@@ -263,6 +285,7 @@ Status SandboxDns::Adopt(Sandbox sandbox) {
     const std::string budget_id = BudgetId(sandbox);
     SK_ASSIGN_OR_RETURN(const kernel::DnsBudgetRef budget, owned_budgets_->Use(budget_id, {}, !sandbox.session.empty()));
     bound_[sandbox.ref.slot] = {budget_id};
+    if (sandbox.without_stub) return absl::OkStatus();  // the kernel pins, whoever the agent is
     return Serve(std::move(sandbox), budget);
 }
 

@@ -41,8 +41,10 @@ class SandboxDns {
         sandbox::v1::StoredDns plan;
         std::string address;  // of its stub: "10.88.x.y"
         Fd udp, tcp;
+        // As in a pod: the plan's upstreams are asked at port 53, and the kernel pins what they answer.
+        bool without_stub = false;
     };
-    // Binds in the kernel, then answers.
+    // Binds in the kernel, then answers. kInvalidArgument where more resolvers are named than the kernel can pin.
     Status Start(Sandbox sandbox, const policy::ResolvedPolicy& policy);
     // The kernel's binding and the budget stand: an earlier agent made them.
     Status Adopt(Sandbox sandbox);
@@ -61,6 +63,7 @@ class SandboxDns {
     };
     Status Ready();
     StatusOr<DnsLedger> OpenLedger() const;
+    Status BindServers(const Sandbox& sandbox, kernel::DnsBinding* binding) const;
     Status Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget);
 
     const Options options_;

@@ -239,6 +239,7 @@ std::string Suggestion(const v1::Event& event) {
             return GrantLine(GrantOfEscape(event.escape().op()));
         case SK_CODE_ENTERED: return "entered: enforce";
         case SK_CODE_DNS_NOT_ALLOWED: return absl::StrCat("dns.allow: [", event.dns().name(), "]");
+        case SK_CODE_DNS_SERVER: return absl::StrCat("dns.resolvers: [", event.dns().server(), "]");
         default: return {};
     }
 }

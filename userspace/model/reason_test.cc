@@ -51,6 +51,10 @@ TEST(Reason, EveryCodeHasASentenceWithItsObject) {
 
 TEST(Suggestion, IsALineOfThePolicy) {
     EXPECT_EQ(Suggestion(FileEvent("files.read", "/etc/shadow")), "files.read: [/etc/shadow]");
+    v1::Event query;
+    query.set_code("dns.server");
+    query.mutable_dns()->set_server("10.96.0.10");
+    EXPECT_EQ(Suggestion(query), "dns.resolvers: [10.96.0.10]");
     EXPECT_EQ(Suggestion(FileEvent("files.write", "/a b, c")), "files.write: ['/a b, c']");
     EXPECT_EQ(Suggestion(FileEvent("files.write", "/it's")), "files.write: [\"/it's\"]");
     EXPECT_EQ(Suggestion(FileEvent("files.read", "/a*b[1]")), R"(files.read: ['/a\*b\[1\]'])");
