@@ -39,6 +39,7 @@ struct Policy {
     std::string violation = "deny";
     std::string entered = "deny";
     bool observe = false;
+    bool network_section = true;
     bool closed = false;  // not of the document: nobody enters this sandbox
 
     std::string Text() const;
@@ -118,5 +119,7 @@ Result RunSandboxed(const Policy& policy, const std::vector<std::string>& args, 
 
 // The cgroup that all sandboxes of this process lie in; carries the network programs. Removed at the end.
 std::string ParentCgroup();
+// The one that this lies in, without a program of ours: for programs of others.
+std::string OuterCgroup();
 
 }  // namespace stockade::live

@@ -24,13 +24,15 @@ namespace {
 struct Shared {
     std::unique_ptr<kernel::Sensor> sensor;
     model::FeatureSet missing;
-    std::string cgroup;
+    std::string outer, cgroup;
     Fd cgroup_fd;
     std::vector<Record> drained;
 
     ~Shared() {
         sensor.reset();
-        if (!cgroup.empty()) (void)rmdir(cgroup.c_str()); // a failed test may have left something in it
+        // A failed test may have left something in them.
+        if (!cgroup.empty()) (void)rmdir(cgroup.c_str());
+        if (!outer.empty()) (void)rmdir(outer.c_str());
     }
 };
 
@@ -38,8 +40,11 @@ Status Start(Shared& shared) {
     SK_ASSIGN_OR_RETURN(kernel::ProbeReport report, kernel::Probe({}));
     shared.missing = report.missing();
     SK_ASSIGN_OR_RETURN(shared.sensor, kernel::Sensor::Create({.pin_dir = ""}));
-    shared.cgroup = absl::StrCat(report.cgroup2_mount, "/sk_live_", getpid());
-    if (mkdir(shared.cgroup.c_str(), 0755) != 0) return absl::InternalError(absl::StrCat("mkdir ", shared.cgroup));
+    shared.outer = absl::StrCat(report.cgroup2_mount, "/sk_live_", getpid());
+    shared.cgroup = shared.outer + "/sandboxes";
+    for (const std::string& made : {shared.outer, shared.cgroup}) {
+        if (mkdir(made.c_str(), 0755) != 0) return absl::InternalError(absl::StrCat("mkdir ", made));
+    }
     SK_ASSIGN_OR_RETURN(shared.cgroup_fd, Fd::Open(shared.cgroup, O_RDONLY | O_DIRECTORY));
     return shared.sensor->AttachNetwork(shared.cgroup_fd.get());
 }
@@ -67,6 +72,7 @@ std::string List(const std::vector<std::string>& items) {
 kernel::Sensor* TheSensor() { return TheShared().sensor.get(); }
 const model::FeatureSet& MissingFeatures() { return TheShared().missing; }
 std::string ParentCgroup() { return TheShared().cgroup; }
+std::string OuterCgroup() { return TheShared().outer; }
 bool UnderLsm() { return TheSensor() && TheSensor()->backend() == kernel::Backend::kLsm; }
 bool InGuest() { return getenv("STOCKADE_IN_GUEST") != nullptr; }
 int PatienceMs() { return InGuest() ? 60000 : 20000; }
@@ -84,11 +90,11 @@ std::string TriggersPath() {
 std::string Policy::Text() const {
     std::vector<std::string> programs = exec;
     programs.push_back(TriggersPath());
+    const std::string net = absl::StrCat("\n  network: {allow: [", absl::StrJoin(network, ", "), "], loopback: [", absl::StrJoin(loopback, ", "), "]}");
     return absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: live}\nspec:\n  extends: []\n  mode: ",
                         observe ? "observe" : "enforce", "\n  violation: ", violation, "\n  entered: ", entered,
                         "\n  exec: {allow: ", List(programs), ", libraries: ", List(libraries), "}\n  files: {read: ", List(read),
-                        ", write: ", List(write), ", deny: ", List(deny), "}\n  network: {allow: [", absl::StrJoin(network, ", "),
-                        "], loopback: [", absl::StrJoin(loopback, ", "), "]}\n  grants: ", List(grants),
+                        ", write: ", List(write), ", deny: ", List(deny), "}", network_section ? net : "", "\n  grants: ", List(grants),
                         "\n  record: {exec: all, files: all, network: all}\n");
 }
 

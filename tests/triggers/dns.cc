@@ -1,7 +1,11 @@
-// Datagrams to port 53 of loopback. Standard input: for each its length in two bytes, network order, and itself.
+// Datagrams to port 53 of loopback. Standard input: for each its length in two bytes, network order, and itself. And
+// a client of names that does what its standard input says.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -77,11 +81,88 @@ int Dns6Options(Args) {
     return To6(fd);
 }
 
+constexpr int kSockets = 40;
+constexpr int kPatienceMs = 20'000;
+
+union Address {
+    sockaddr any;
+    sockaddr_in four;
+    sockaddr_in6 six;
+};
+
+socklen_t AddressOf(const char* text, int port, Address* out) {
+    *out = {};
+    out->four.sin_port = htons(static_cast<uint16_t>(port));  // at the same place in both
+    out->any.sa_family = strchr(text, ':') ? AF_INET6 : AF_INET;
+    if (out->any.sa_family == AF_INET) return inet_pton(AF_INET, text, &out->four.sin_addr) == 1 ? sizeof(out->four) : 0;
+    return inet_pton(AF_INET6, text, &out->six.sin6_addr) == 1 ? sizeof(out->six) : 0;
+}
+
+char Word(long result) { return result >= 0 ? '.' : errno == EPERM ? 'x' : '?'; }
+
+size_t Unhex(const char* hex, unsigned char* out, size_t room) {
+    size_t size = 0;
+    unsigned byte = 0;
+    for (; size < room && sscanf(hex, "%2x", &byte) == 1; hex += 2) out[size++] = static_cast<unsigned char>(byte);
+    return size;
+}
+
+// The first two bytes of the next datagram, in hexadecimal: a DNS message's id.
+void Hear(int fd) {
+    unsigned char bytes[65536];
+    pollfd waiting = {fd, POLLIN, 0};
+    const bool heard = poll(&waiting, 1, kPatienceMs) == 1 && recv(fd, bytes, sizeof(bytes), 0) >= 2;
+    printf(heard ? "%02x%02x\n" : "----\n", bytes[0], bytes[1]);
+}
+
+char Reach(const char* to, int port) {
+    Address address;
+    const socklen_t size = AddressOf(to, port, &address);
+    const int fd = socket(address.any.sa_family, SOCK_STREAM, 0);
+    const char word = Word(connect(fd, &address.any, size));
+    close(fd);
+    return word;
+}
+
+// Lines, each answered by one: "open N FAMILY", "bind N ADDRESS PORT", "plug N ADDRESS PORT" (connect), "send N ADDRESS
+// PORT HEX" ("-" where it is plugged), "hear N", "reach ADDRESS PORT" (TCP).
+int Talk(Args) {
+    static char line[8192], hex[8192], to[64];
+    static unsigned char bytes[4096];
+    int sockets[kSockets], n = 0, port = 0;
+    setvbuf(stdout, nullptr, _IOLBF, 4096);
+    while (fgets(line, sizeof(line), stdin)) {
+        Address address{};
+        if (sscanf(line, "open %d %d", &n, &port) == 2 && n < kSockets) {
+            sockets[n] = socket(port == 6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
+            printf("%c\n", Word(sockets[n]));
+        } else if (sscanf(line, "bind %d %63s %d", &n, to, &port) == 3) {
+            const socklen_t size = AddressOf(to, port, &address);
+            printf("%c\n", Word(bind(sockets[n], &address.any, size)));
+        } else if (sscanf(line, "plug %d %63s %d", &n, to, &port) == 3) {
+            const socklen_t size = AddressOf(to, port, &address);
+            printf("%c\n", Word(connect(sockets[n], &address.any, size)));
+        } else if (sscanf(line, "send %d %63s %d %8191s", &n, to, &port, hex) == 4) {
+            const socklen_t size = AddressOf(to, port, &address);
+            const size_t length = Unhex(hex, bytes, sizeof(bytes));
+            printf("%c\n", Word(sendto(sockets[n], bytes, length, 0, size ? &address.any : nullptr, size)));
+        } else if (sscanf(line, "hear %d", &n) == 1) {
+            Hear(sockets[n]);
+        } else if (sscanf(line, "reach %63s %d", to, &port) == 2) {
+            printf("%c\n", Reach(to, port));
+        } else {
+            return Setup(line);
+        }
+    }
+    return 0;
+}
+
 constexpr Trigger kTriggers[] = {{"dns4", 0, "", Dns4},
                                  {"dns6", 0, "", Dns6},
                                  {"dns4_segments", 1, "SIZE", Dns4Segments},
                                  {"dns4_options", 0, "", Dns4Options},
-                                 {"dns6_options", 0, "", Dns6Options}};
+                                 {"dns6_options", 0, "", Dns6Options},
+                                 {"dns_talk", 0, "", Talk}};
 
 }  // namespace
 
