@@ -327,11 +327,12 @@ __noinline int pin_make(struct sk_dns_answer *work) {
     struct sk_dns_pin *pin = bpf_map_lookup_elem(&dns_pins, &key);
     if (pin) {
         if (pin->until_ns < work->until_ns) pin->until_ns = work->until_ns;
+        if (!work->tls && pin->plain_until_ns < work->until_ns) pin->plain_until_ns = work->until_ns;
         return 1;
     }
     struct sk_dns_binding *binding = answers_of(work->slot, work->generation);
     if (!binding || !pin_place(binding, work, &key)) return 0;
-    struct sk_dns_pin fresh = {.until_ns = work->until_ns};
+    struct sk_dns_pin fresh = {.until_ns = work->until_ns, .plain_until_ns = work->tls ? 0 : work->until_ns};
     return !bpf_map_update_elem(&dns_pins, &key, &fresh, BPF_ANY);
 }
 
@@ -343,6 +344,7 @@ struct sk_dns_port_loop {
 static int port_step(__u32 i, struct sk_dns_port_loop *loop) {
     if (i >= loop->list->count || i >= SK_DNS_RULE_PORTS) return 1;
     loop->work->key.port = loop->list->port[i & (SK_DNS_RULE_PORTS - 1)];
+    loop->work->tls = loop->list->tls & (1ULL << (i & (SK_DNS_RULE_PORTS - 1)));
     if (pin_make(loop->work)) return 0;
     loop->work->end = SK_DNS_ANSWER_NO_ROOM;
     return 1;

@@ -93,6 +93,7 @@ struct sk_dns_answer {
     /* the pin that is being made */
     struct sk_dns_pin_key key;
     __u64 until_ns;
+    __u64 tls; /* not 0: by a rule with `tls_name: strict` */
     __u64 now;
     struct sk_dns_from {
         struct sk_dns_server address;

@@ -89,9 +89,10 @@ struct sk_dns_sock {
 /* Map `dns_ports`: which ports a rule by name opens, for the name (`exact`) and those below it. A port 0
  * stands for all. Key: struct sk_dns_rule_key. */
 struct sk_dns_port_list {
+    __u64 tls; /* bit i: port[i] is opened by `tls_name: strict` alone */
     __u16 count;
     __u16 port[SK_DNS_RULE_PORTS];
-    __u16 pad;
+    __u16 pad[3];
 };
 struct sk_dns_ports {
     struct sk_dns_port_list exact, below;

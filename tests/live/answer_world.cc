@@ -164,9 +164,9 @@ Status Client::Bind(const How& how) {
     for (const std::string& server : how.servers) binding.servers.push_back(ServerOf(server));
     const sk_hash_keys keys = TheSensor()->keys();
     for (const std::string& name : how.exact)
-        binding.pins.push_back({.zone = dns::ZoneHash(keys, name), .below = false, .ports = {443}});
+        binding.pins.push_back({.zone = dns::ZoneHash(keys, name), .below = false, .ports = {443}, .tls = false});
     for (const std::string& name : how.below)
-        binding.pins.push_back({.zone = dns::ZoneHash(keys, name), .below = true, .ports = {443}});
+        binding.pins.push_back({.zone = dns::ZoneHash(keys, name), .below = true, .ports = {443}, .tls = false});
     return TheSensor()->BindDns(sandbox_->ref(), binding);
 }
 

@@ -261,7 +261,7 @@ Status SandboxDns::BindServers(const Sandbox& sandbox, kernel::DnsBinding* bindi
     for (const sandbox::v1::StoredNameRule& rule : sandbox.plan.rules()) {
         absl::string_view name = rule.name();
         const bool below = absl::ConsumePrefix(&name, "*.");
-        binding->pins.push_back({dns::ZoneHash(options_.sensor->keys(), name), below, PortsOf(rule)});
+        binding->pins.push_back({dns::ZoneHash(options_.sensor->keys(), name), below, PortsOf(rule), rule.tls_strict()});
     }
     return absl::OkStatus();
 }

@@ -124,10 +124,16 @@ Status DnsMaps::BindPins(const SlotRef& ref, std::span<const DnsPinRule> pins) {
     for (const DnsPinRule& rule : pins) {
         sk_dns_port_list& list = rule.below ? ports[rule.zone].below : ports[rule.zone].exact;
         for (const uint16_t port : rule.ports) {
-            if (std::find(list.port, list.port + list.count, port) != list.port + list.count) continue;
+            // Where a rule with `tls_name: strict` and one without open the same port, it is open.
+            const auto known = static_cast<uint64_t>(std::find(list.port, list.port + list.count, port) - list.port);
+            if (known != list.count) {
+                if (!rule.tls) list.tls &= ~(uint64_t{1} << known);
+                continue;
+            }
             if (list.count == SK_DNS_RULE_PORTS) {
                 return absl::InvalidArgumentError(absl::StrCat("more than ", SK_DNS_RULE_PORTS, " ports for a name"));
             }
+            if (rule.tls) list.tls |= uint64_t{1} << list.count;
             list.port[list.count++] = port;
         }
     }

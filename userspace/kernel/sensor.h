@@ -56,6 +56,7 @@ struct DnsPinRule {
     uint64_t zone;
     bool below;
     std::vector<uint16_t> ports;  // 0 = any; at most SK_DNS_RULE_PORTS (bpf/wire/dns_answer.h) for a name, of all its rules
+    bool tls = false;             // `tls_name: strict`
 };
 // A session's DNS budget in the kernel.
 struct DnsBudgetRef {
