@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "bpf/wire/slot.h"
 #include "userspace/decode/payload.h"
-#include "userspace/decode/redact.h"
 #include "userspace/model/names.h"
 #include "userspace/model/operation.h"
 #include "userspace/model/reason.h"
@@ -134,7 +133,7 @@ absl::string_view ToString(Reason reason) {
 
 Decoder::Decoder(Options options)
     : options_([&] {
-          if (!options.redact) options.redact = RedactArgv;
+          if (!options.redactor) options.redactor = &Redactor::Default();
           return std::move(options);
       }()),
       wall_offset_ns_(options_.wall_offset_ns) {}
@@ -151,7 +150,7 @@ Status Decoder::Fail(Reason reason, const Status& status) {
 Status Decoder::Decode(std::span<const uint8_t> record, v1::Event* event) {
     event->Clear();
     sk_head head;
-    Context context{options_.redact};
+    Context context;
     Status status = CheckHead(record, &context, &head);
     if (status.ok()) status = SetVerdict(head, context, event);
     if (status.ok()) status = Payload(record, head.kind, context, event);
@@ -163,6 +162,8 @@ Status Decoder::Decode(std::span<const uint8_t> record, v1::Event* event) {
     SetTimes(head, wall_offset_ns_.load(std::memory_order_relaxed), event);
     Identify(head, event);
     Explain(head, event);
+    // Last, so that the sentences that were made of its strings are looked at too.
+    (void)options_.redactor->Redact(event);  // counted there
     return absl::OkStatus();
 }
 

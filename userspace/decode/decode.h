@@ -13,9 +13,9 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "userspace/base/status.h"
+#include "userspace/decode/redact.h"
 #include "userspace/model/event.pb.h"
 #include "userspace/model/sandbox.h"
 
@@ -45,8 +45,6 @@ absl::string_view ToString(Reason reason);
 // Nullptr when no sandbox has the slot in that generation. Called on the decoding thread.
 using SandboxLookup =
     std::function<std::shared_ptr<const model::SandboxInfo>(uint32_t slot, uint32_t generation)>;
-// Replaces secrets in arguments (raw bytes); returns how many arguments it changed.
-using ArgvRedactor = std::function<int(std::vector<std::string>*)>;
 
 class Decoder {
   public:
@@ -54,7 +52,7 @@ class Decoder {
         std::string node{};
         uint64_t wall_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_BOOTTIME
         SandboxLookup lookup{};       // unset: no sandbox is known
-        ArgvRedactor redact{};        // unset: RedactArgv of redact.h
+        const Redactor* redactor = nullptr;  // not owned; null: the default patterns
     };
     explicit Decoder(Options options);
 
@@ -62,6 +60,7 @@ class Decoder {
     // kInvalidArgument (or kUnimplemented for another abi). One thread at a time.
     Status Decode(std::span<const uint8_t> record, v1::Event* event);
 
+    const Redactor& redactor() const { return *options_.redactor; }
     // After the wall clock was stepped. Any thread.
     void set_wall_offset_ns(uint64_t offset) { wall_offset_ns_.store(offset); }
     uint64_t wall_offset_ns() const { return wall_offset_ns_.load(std::memory_order_relaxed); }

@@ -18,10 +18,8 @@ std::vector<std::string> SplitArgv(absl::string_view bytes) {
     return argv;
 }
 
-void SetArgv(const sk_exec& record, const ArgvRedactor& redact, v1::Exec* exec) {
-    std::vector<std::string> argv = SplitArgv({record.argv, record.argv_len});
-    // Before escaping: patterns are written for the bytes as the program sees them.
-    exec->set_argv_redacted(static_cast<uint32_t>(redact(&argv)));
+void SetArgv(const sk_exec& record, v1::Exec* exec) {
+    const std::vector<std::string> argv = SplitArgv({record.argv, record.argv_len});
     bool escape = false;
     for (const std::string& argument : argv) escape = escape || !model::IsPrintable(argument);
     for (const std::string& argument : argv) {
@@ -51,7 +49,7 @@ Status DecodePayload(const sk_exec& record, Context& context, v1::Event* event) 
     exec->set_parent_pid(record.parent_tgid);
     exec->set_parent_start_boot_ns(record.parent_start_boot_ns);
     if (record.old_tid != record.head.tgid) exec->set_old_tid(record.old_tid);
-    SetArgv(record, context.redact, exec);
+    SetArgv(record, exec);
     return absl::OkStatus();
 }
 

@@ -20,7 +20,6 @@ namespace stockade::decode {
 
 // What a payload function may use, and where it says why it failed.
 struct Context {
-    const ArgvRedactor& redact;
     Reason reason = Reason::COUNT;
 
     Status Fail(Reason why, absl::string_view what);

@@ -33,7 +33,7 @@ EventPath::EventPath(Options options)
       decoder_({.node = options.node,
                 .wall_offset_ns = options.wall_offset_ns,
                 .lookup = options.lookup,
-                .redact = options.redact}),
+                .redactor = options.redactor}),
       sequencer_(
           options.sequence, [this](v1::Event& event) { Emit(event); }, options.suppressed),
       tree_(options.tree),
@@ -107,6 +107,7 @@ uint64_t EventPath::PassesHandedOn() {
 }
 
 void EventPath::Publish(v1::Event event) {
+    (void)decoder_.redactor().Redact(&event);  // counted there
     {
         std::lock_guard lock(mutex_);
         if (event.boot_ns() == 0) event.set_boot_ns(BootNow());

@@ -45,7 +45,7 @@ class EventPath {
         std::string node{};
         uint64_t wall_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_BOOTTIME
         decode::SandboxLookup lookup{};
-        decode::ArgvRedactor redact{};  // unset: the default patterns
+        const decode::Redactor* redactor = nullptr;  // not owned; null: the default patterns
         Sequencer::Options sequence{};
         Sequencer::Suppressed suppressed{};  // called by whoever calls OnDrained, or Finish
         enrich::ProcessTree::Options tree{};
@@ -76,7 +76,7 @@ class EventPath {
     // Up to which call of OnDrained, counted from 1, every record before it has reached the observers.
     uint64_t PassesHandedOn();
     // Events of the agent's own (lifecycle, finding, agent, summary): id, node, kind, boot_ns
-    // and time are filled in where they are empty. Same observers.
+    // and time are filled in where they are empty, secrets replaced. Same observers.
     void Publish(v1::Event event);
     // Fills the same in, of an event that goes to one client and not along this path.
     void Complete(v1::Event* event);
