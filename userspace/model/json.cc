@@ -62,7 +62,9 @@ void AppendUnicode(uint32_t code, std::string* out) {
     unit(0xdc00 + ((code - 0x10000) & 0x3ff));
 }
 
-void AppendString(absl::string_view text, std::string* out) {
+}  // namespace
+
+void AppendJsonString(absl::string_view text, std::string* out) {
     out->push_back('"');
     size_t copied = 0, at = 0;
     while (at < text.size()) {
@@ -90,6 +92,8 @@ void AppendString(absl::string_view text, std::string* out) {
     out->append(text.data() + copied, at - copied);
     out->push_back('"');
 }
+
+namespace {
 
 // RFC 3339 with all nine digits, so that lines sort as text.
 void AppendTimestamp(const google::protobuf::Timestamp& time, std::string* out) {
@@ -125,7 +129,7 @@ void AppendValue(const Message& message, const Plan::Field& field, int index, st
             if (f->type() == FieldDescriptor::TYPE_BYTES) {
                 absl::StrAppend(out, "\"", absl::Base64Escape(text), "\"");
             } else {
-                AppendString(text, out);
+                AppendJsonString(text, out);
             }
             break;
         }
@@ -140,7 +144,7 @@ void AppendValue(const Message& message, const Plan::Field& field, int index, st
         case FieldDescriptor::CPPTYPE_ENUM: {
             const int number = GET(EnumValue);
             const auto* value = f->enum_type()->FindValueByNumber(number);
-            if (value) AppendString(value->name(), out);
+            if (value) AppendJsonString(value->name(), out);
             else absl::StrAppend(out, number);
             break;
         }

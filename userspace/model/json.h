@@ -14,6 +14,8 @@ namespace stockade::model {
 std::string ToJsonLine(const v1::Event& event);
 // The same, appended; for writers that keep a buffer.
 void AppendJson(const google::protobuf::Message& message, std::string* out);
+// One string with its quotes.
+void AppendJsonString(absl::string_view text, std::string* out);
 
 // Reads what ToJsonLine wrote. kInvalidArgument names the place; unknown fields are errors.
 StatusOr<v1::Event> FromJsonLine(absl::string_view line);
