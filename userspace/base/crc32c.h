@@ -1,0 +1,12 @@
+// CRC-32C (Castagnoli), the checksum of iSCSI and ext4: finds cut and flipped bytes, proves nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace stockade {
+
+uint32_t Crc32c(absl::string_view bytes);
+
+}  // namespace stockade

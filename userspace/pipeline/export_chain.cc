@@ -1,0 +1,107 @@
+#include "userspace/pipeline/export_chain.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/sha256.h"
+
+namespace stockade::pipeline {
+namespace {
+
+std::string Serialised(const v1::Event& event) {
+    std::string out;
+    {
+        google::protobuf::io::StringOutputStream stream(&out);
+        google::protobuf::io::CodedOutputStream coded(&stream);
+        coded.SetSerializationDeterministic(true);
+        (void)event.SerializeToCodedStream(&coded);  // fails for proto2's required fields only
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string ChainAfter(absl::string_view before, const v1::Event& event) {
+    if (event.chain().empty()) return Sha256Hex(absl::StrCat(before, Serialised(event)));
+    v1::Event plain = event;
+    plain.clear_chain();
+    return Sha256Hex(absl::StrCat(before, Serialised(plain)));
+}
+
+std::string SealText(absl::string_view node, absl::string_view sandbox, uint64_t export_seq,
+                     absl::string_view before) {
+    return absl::StrCat("stockade-seal-1\n", node, "\n", sandbox, "\n", export_seq, "\n", before, "\n");
+}
+
+Status ExportChain::Add(v1::Event* event) {
+    Head& head = heads_[event->sandbox().id()];
+    // What is lost of a sandbox may turn out after its end: then it is sealed once more.
+    if (head.sealed && !event->has_lost() && !event->has_seal()) {
+        ++after_seal_;
+        return absl::FailedPreconditionError(
+            absl::StrCat("an event of ", event->sandbox().id(), " after its seal"));
+    }
+    event->clear_chain();
+    event->set_export_seq(++head.seq);
+    head.chain = ChainAfter(head.chain, *event);
+    event->set_chain(head.chain);
+    if (event->has_seal()) Close(event->sandbox().id());
+    return absl::OkStatus();
+}
+
+v1::Event ExportChain::Seal(const v1::Sandbox& sandbox) {
+    const Head before = HeadOf(sandbox.id());
+    v1::Event event;
+    event.set_node(node_);
+    event.set_kind("seal");
+    if (!sandbox.id().empty()) *event.mutable_sandbox() = sandbox;
+    event.set_id(absl::StrCat(sandbox.id().empty() ? node_ : sandbox.id(), ".seal.", before.seq + 1));
+    v1::Seal* seal = event.mutable_seal();
+    seal->set_before(before.chain);
+    if (key_) {
+        seal->set_key(key_->public_hex());
+        seal->set_signature(key_->Sign(SealText(node_, sandbox.id(), before.seq + 1, before.chain)));
+    }
+    return event;
+}
+
+void ExportChain::Close(const std::string& sandbox) {
+    Head& head = heads_[sandbox];
+    if (sandbox.empty() || head.sealed) return;
+    head.sealed = true;
+    sealed_.push_back(sandbox);
+    while (sealed_.size() > kMaxSealed) {
+        heads_.erase(sealed_.front());
+        sealed_.erase(sealed_.begin());
+    }
+}
+
+ExportChain::Head ExportChain::HeadOf(const std::string& sandbox) const {
+    const auto found = heads_.find(sandbox);
+    return found == heads_.end() ? Head{} : found->second;
+}
+
+void ExportChain::Restore(const v1::Event& event) {
+    Head& head = heads_[event.sandbox().id()];
+    if (event.export_seq() <= head.seq) return;
+    head.seq = event.export_seq();
+    head.chain = event.chain();
+    if (event.has_seal()) Close(event.sandbox().id());
+}
+
+void ExportChain::RestoreHead(const std::string& sandbox, const Head& head, bool sealed) {
+    heads_[sandbox] = {.seq = head.seq, .chain = head.chain, .sealed = false};
+    if (sealed) Close(sandbox);
+}
+
+v1::LostRange ExportChain::Skip(const std::string& sandbox, uint64_t count) {
+    Head& head = heads_[sandbox];
+    v1::LostRange range;
+    range.set_first(head.seq + 1);
+    range.set_last(head.seq += count);
+    head.chain.clear();
+    return range;
+}
+
+}  // namespace stockade::pipeline

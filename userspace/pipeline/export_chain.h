@@ -1,0 +1,67 @@
+// Numbers and hash chain of exported events, one chain for each sandbox of this node and one for the
+// node's own events. Not thread-safe.
+//
+//   ExportChain chain(node, &key);
+//   SK_RETURN_IF_ERROR(chain.Add(&event));         // sets export_seq and chain
+//   v1::Event seal = chain.Seal(sandbox);          // the signed end; Add gives its number
+//
+// chain(n) = SHA-256 of the hexadecimal text of chain(n-1), nothing for the first, and of the event in
+// protobuf's serialisation (fields by number, map entries by key) with export_seq and without chain.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "userspace/base/status.h"
+#include "userspace/model/event.pb.h"
+#include "userspace/pipeline/node_key.h"
+
+namespace stockade::pipeline {
+
+// Chain at `event`, which comes after `before`. What it has in its field chain does not matter.
+std::string ChainAfter(absl::string_view before, const v1::Event& event);
+// What a seal's signature is over.
+std::string SealText(absl::string_view node, absl::string_view sandbox, uint64_t export_seq,
+                     absl::string_view before);
+
+class ExportChain {
+  public:
+    struct Head {
+        uint64_t seq = 0;   // of the last event; 0 = none yet
+        std::string chain;  // at it; empty = none yet, or not known after damage
+        bool sealed = false;
+    };
+    // Sealed sandboxes are remembered so that a straggler does not start a second chain at 1.
+    static constexpr size_t kMaxSealed = 4096;
+
+    // `key` is not owned; null = seals carry no signature.
+    ExportChain(std::string node, const NodeKey* key) : node_(std::move(node)), key_(key) {}
+
+    // kFailedPrecondition when the sandbox is sealed: then the event is left as it is, and counted.
+    Status Add(v1::Event* event);
+    // Made for being the next that is added. After it nothing of the sandbox is added but what is lost, and a seal again. The node's own chain (no id) goes on behind its seals.
+    v1::Event Seal(const v1::Sandbox& sandbox);
+    Head HeadOf(const std::string& sandbox) const;
+
+    // An event as it was found in the spool at a start.
+    void Restore(const v1::Event& event);
+    // From a snapshot.
+    void RestoreHead(const std::string& sandbox, const Head& head, bool sealed);
+    // `count` numbers of this sandbox may have been given that nobody knows of: they are left out.
+    v1::LostRange Skip(const std::string& sandbox, uint64_t count);
+    const std::map<std::string, Head>& heads() const { return heads_; }
+    uint64_t after_seal() const { return after_seal_; }
+
+  private:
+    void Close(const std::string& sandbox);
+
+    const std::string node_;
+    const NodeKey* const key_;
+    std::map<std::string, Head> heads_;  // by sandbox id; "" = the node's own
+    std::vector<std::string> sealed_;    // oldest first
+    uint64_t after_seal_ = 0;
+};
+
+}  // namespace stockade::pipeline

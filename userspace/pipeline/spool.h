@@ -1,0 +1,172 @@
+// Events between the rings and who takes them away: bounded, on disk, in order, each until every reader
+// has said that it is delivered.
+//
+//   SK_ASSIGN_OR_RETURN(auto spool, Spool::Open({.dir = "/var/lib/stockade/spool", .readers = {"kafka"}}));
+//   Status status = spool->Append(&event);      // gives export_seq and chain
+//   status = spool->Flush();                    // now kill -9 loses nothing of it
+//   while (auto record = spool->Next("kafka")) { send(record->payload); ... spool->Ack("kafka", record->position); }
+//
+// SEAM: the thread behind the rings calls Append for each event and Flush for each pass; only then may
+// the rings be released. When Append fails with kResourceExhausted the record stays in the ring, which
+// counts what it loses. An exporter's thread calls Next, and Ack from its delivery reports, in any order;
+// after a failed delivery Rewind. Seal a sandbox once it is destroyed and its summary appended. Sync
+// every second or so. Any thread; none is held for longer than a write.
+//
+// Three lanes of segment files: telemetry, violations, and findings with all that keeps the books. When
+// the bound is reached the oldest telemetry goes, findings last. What goes unread becomes a `lost` event
+// of its sandbox, which names the numbers and the chain behind them. Records of a sandbox keep their order
+// over the lanes. A record that was handed out before a start may come again, marked `again`.
+//
+// A start reads what came since the last snapshot of heads: a cut in mid-record costs that record, which
+// was in no ring's release; a flipped bit costs its record and is told as lost. Numbers are never given
+// twice.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "userspace/base/status.h"
+#include "userspace/model/event.pb.h"
+#include "userspace/pipeline/export_chain.h"
+#include "userspace/pipeline/spool_file.h"
+
+namespace stockade::pipeline {
+
+// In the order in which they are given up.
+enum Lane : uint8_t { kTelemetry, kViolations, kFindings, kLanes };
+Lane LaneOf(const v1::Event& event);
+
+struct SpoolCounters {
+    uint64_t appended = 0;
+    uint64_t lost_full = 0;     // given up, as the bound was reached
+    uint64_t lost_damaged = 0;  // checksum or form was wrong; at least so many
+    uint64_t torn = 0;          // cut in mid-record, found at a start
+    uint64_t refused = 0;       // Append failed: the disk takes nothing and the buffer is full
+    std::map<std::string, uint64_t> write_errors;  // by errno's name: ENOSPC, EROFS ...
+    uint64_t bytes = 0;                            // on disk now
+};
+
+class Spool {
+  public:
+    struct Options {
+        std::string dir{};
+        std::string node{};
+        std::vector<std::string> readers{};
+        const NodeKey* key = nullptr;            // not owned
+        uint64_t max_bytes = uint64_t{4} << 30;  // ten minutes of 5,000 events per second, twice over
+        uint64_t segment_bytes = 2 << 20;        // what is given up at once, and read at once
+        uint64_t buffer_bytes = 8 << 20;         // what waits in memory while the disk takes nothing
+        size_t max_in_flight = 65536;            // handed to a reader and not acknowledged
+        WriteFn write{};                         // unset: write(2)
+    };
+    struct Record {
+        uint64_t position;
+        std::string payload;  // serialised stockade.v1.Event
+        bool again;           // may have been delivered before this start
+    };
+
+    // kFailedPrecondition: another process has it open. kPermissionDenied and kUnavailable say which
+    // file could not be written and why (EROFS, ENOSPC).
+    static StatusOr<std::unique_ptr<Spool>> Open(Options options);
+    ~Spool();
+
+    Status Append(v1::Event* event);
+    // kFailedPrecondition when it is sealed already.
+    Status Seal(const v1::Sandbox& sandbox);
+    // What was appended is with the operating system. On failure it stays in the buffer for the next try.
+    Status Flush();
+    // And on the disk, with what was acknowledged.
+    Status Sync();
+
+    // Nullopt: there is none, or too many are in flight.
+    std::optional<Record> Next(const std::string& reader);
+    void Ack(const std::string& reader, uint64_t position);
+    // What was handed out and is not acknowledged is handed out again, in order.
+    void Rewind(const std::string& reader);
+
+    SpoolCounters counters() const;
+    uint64_t after_seal() const;
+
+  private:
+    struct Segment {
+        std::string path;
+        uint64_t first = 0;  // position that its name holds: nothing in it is below
+        uint64_t last = 0;   // 0 = it is written to still
+        uint64_t bytes = 0;
+    };
+    struct LaneState {
+        std::deque<Segment> segments;
+        std::unique_ptr<SpoolFile> file;  // of the last segment; null = the next write makes one
+        std::string buffer;               // records that are not written yet
+        uint64_t buffer_first = 0;
+        uint64_t buffer_last = 0;
+    };
+    struct Cursor {            // of a reader in a lane
+        uint64_t segment = 0;  // Segment::first; 0 = at the first there is
+        uint64_t base = 0;     // where in the file `data` starts
+        std::string data;
+        size_t at = 0;  // in data
+        std::optional<Record> peeked;
+    };
+    enum Flight { kHanded, kAcked, kRewound };
+    struct Reader {
+        void Advance();
+
+        uint64_t acked = 0;                 // all up to here are acknowledged
+        std::map<uint64_t, Flight> flight;  // above that, by position
+        Cursor lanes[kLanes];
+    };
+    using Found = std::vector<std::pair<uint64_t, v1::Event>>;   // by position
+    using Lost = std::map<std::string, std::vector<v1::Event>>;  // by sandbox, in order
+
+    explicit Spool(Options options);
+    // spool_load.cc
+    Status Load();
+    // `from`: records below this position are known from the heads.
+    Status LoadLane(Lane lane, uint64_t from, Found* found, uint64_t* damaged);
+    Status LoadSegment(LaneState& state, Segment& segment, bool is_last, Found* found, uint64_t* damaged);
+    void AccountForDamage(uint64_t damaged);
+    Status LoadHeads();
+    Status LoadAcks();
+    Status SaveHeads();
+    Status SaveAcks();
+    // spool.cc
+    std::string PathOf(absl::string_view name) const;
+    Status AppendLocked(v1::Event* event, bool bounded);
+    Status FlushLocked();
+    Status FlushLane(Lane lane);
+    void Count(const Status& status);
+    void Roll(Lane lane);
+    uint64_t Bytes() const;
+    bool GiveUpOldest();
+    void GiveUp(Lane lane);
+    void TellLost(const Lost& lost);
+    void TellDamage();
+    v1::Event LostEvent(absl::string_view cause, uint64_t count) const;
+    void Collect();
+    // spool_read.cc
+    uint64_t Readable() const;
+    bool Peek(Reader& reader, Lane lane);
+    bool ReadMore(Cursor& cursor, Lane lane);
+    bool NextSegment(Cursor& cursor, Lane lane);
+
+    const Options options_;
+    mutable std::mutex mutex_;
+    Fd lock_;
+    ExportChain chain_;
+    LaneState lanes_[kLanes];
+    std::map<std::string, Reader> readers_;
+    uint64_t next_position_ = 1;
+    uint64_t first_of_start_ = 1;  // positions below were there before this start
+    uint64_t heads_saved_ = 0;     // the snapshot of heads holds all below
+    uint64_t damage_to_tell_ = 0;
+    SpoolCounters counters_;
+};
+
+}  // namespace stockade::pipeline

@@ -1,0 +1,235 @@
+// What the spool finds at a start, and what it keeps for the next.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "userspace/base/crc32c.h"
+#include "userspace/base/errno.h"
+#include "userspace/pipeline/spool.h"
+
+namespace stockade::pipeline {
+namespace {
+
+// Some hundred bytes for each sandbox that has not been sealed and each of ExportChain::kMaxSealed.
+constexpr size_t kMaxHeadsBytes = 16 << 20;
+constexpr size_t kMaxAcksBytes = 64 << 10;
+
+// Small files are lines of words and a last line with their checksum.
+std::string WithChecksum(const std::vector<std::string>& lines) {
+    std::string text = absl::StrJoin(lines, "\n");
+    if (!text.empty()) text += "\n";
+    return absl::StrCat(text, "crc32c ", Crc32c(text), "\n");
+}
+
+StatusOr<std::vector<std::string>> CheckedLines(const std::string& path, size_t max_bytes) {
+    SK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, max_bytes));
+    const size_t tail = text.rfind("crc32c ");
+    uint32_t crc = 0;
+    if (tail == text.npos || !absl::SimpleAtoi(absl::StripSuffix(text.substr(tail + 7), "\n"), &crc) ||
+        crc != Crc32c(absl::string_view(text).substr(0, tail))) {
+        return absl::DataLossError(absl::StrCat(path, " is damaged"));
+    }
+    return std::vector<std::string>(absl::StrSplit(text.substr(0, tail), '\n', absl::SkipEmpty()));
+}
+
+// By rename, so that a cut leaves the old one; synced, for segments are removed on its word.
+Status Keep(const std::string& path, const std::string& content) {
+    const std::string fresh = path + ".new";
+    {
+        SK_ASSIGN_OR_RETURN(const Fd fd, Fd::Open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+        SK_RETURN_IF_ERROR(Annotate(WriteAll(fd.get(), content), absl::StrCat("write ", fresh)));
+        if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", fresh));
+    }
+    if (rename(fresh.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("rename ", fresh));
+    return absl::OkStatus();
+}
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// "<lane>-<first position>.seg"
+bool ParseName(absl::string_view name, int* lane, uint64_t* first) {
+    return absl::EndsWith(name, ".seg") && name.size() == 26 && name[1] == '-' &&
+           absl::SimpleAtoi(name.substr(0, 1), lane) && absl::SimpleAtoi(name.substr(2, 20), first) &&
+           *lane < kLanes && *first > 0;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Spool>> Spool::Open(Options options) {
+    if (options.readers.empty())
+        return absl::InvalidArgumentError("a spool without a reader would keep everything");
+    // Below it giving up a segment could give up all there is.
+    if (options.max_bytes < 4 * options.segment_bytes) {
+        return absl::InvalidArgumentError(absl::StrCat("spool ", options.dir, ": at least ",
+                                                       4 * options.segment_bytes, " bytes are needed"));
+    }
+    std::unique_ptr<Spool> spool(new Spool(std::move(options)));
+    SK_RETURN_IF_ERROR(Annotate(spool->Load(), absl::StrCat("open the spool ", spool->options_.dir)));
+    return spool;
+}
+
+Status Spool::Load() {
+    std::lock_guard lock(mutex_);
+    if (mkdir(options_.dir.c_str(), 0700) != 0 && errno != EEXIST)
+        return ErrnoStatus(errno, absl::StrCat("make ", options_.dir));
+    SK_ASSIGN_OR_RETURN(lock_, Fd::Open(PathOf("lock"), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+    if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
+        return absl::FailedPreconditionError("another process has it open");
+    for (const std::string& name : options_.readers) readers_[name];
+    SK_RETURN_IF_ERROR(LoadHeads());
+    SK_RETURN_IF_ERROR(LoadAcks());
+    Found found;
+    uint64_t damaged = 0;
+    for (int lane = 0; lane < kLanes; ++lane)
+        SK_RETURN_IF_ERROR(LoadLane(static_cast<Lane>(lane), heads_saved_, &found, &damaged));
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [position, event] : found) chain_.Restore(event);
+    if (!found.empty()) next_position_ = std::max(next_position_, found.back().first + 1);
+    // A disk that takes no more is known now, and not when the first event comes.
+    SK_RETURN_IF_ERROR(SaveAcks());
+    // A position that was given may be in a record that is torn or damaged.
+    if (damaged > 0 || counters_.torn > 0) next_position_ += damaged + counters_.torn;
+    first_of_start_ = next_position_;
+    if (damaged > 0) AccountForDamage(damaged);
+    return absl::OkStatus();
+}
+
+Status Spool::LoadLane(Lane lane, uint64_t from, Found* found, uint64_t* damaged) {
+    LaneState& state = lanes_[lane];
+    DIR* dir = opendir(options_.dir.c_str());
+    if (!dir) return ErrnoStatus(errno, absl::StrCat("list ", options_.dir));
+    while (const dirent* entry = readdir(dir)) {
+        int number = 0;
+        Segment segment;
+        if (!ParseName(entry->d_name, &number, &segment.first) || number != lane) continue;
+        segment.path = PathOf(entry->d_name);
+        struct stat st{};
+        if (stat(segment.path.c_str(), &st) == 0) segment.bytes = static_cast<uint64_t>(st.st_size);
+        state.segments.push_back(std::move(segment));
+    }
+    closedir(dir);
+    std::sort(state.segments.begin(), state.segments.end(),
+              [](const Segment& a, const Segment& b) { return a.first < b.first; });
+    for (size_t i = 0; i < state.segments.size(); ++i) {
+        Segment& segment = state.segments[i];
+        const bool is_last = i + 1 == state.segments.size();
+        if (!is_last) segment.last = state.segments[i + 1].first - 1;
+        // What the snapshot of heads tells of need not be read again.
+        if (!is_last && segment.last < from) continue;
+        SK_RETURN_IF_ERROR(LoadSegment(state, segment, is_last, found, damaged));
+    }
+    return absl::OkStatus();
+}
+
+Status Spool::LoadSegment(LaneState& state, Segment& segment, bool is_last, Found* found, uint64_t* damaged) {
+    SK_ASSIGN_OR_RETURN(const std::string data, ReadFile(segment.path, segment.bytes + kMaxRecordBytes));
+    size_t at = std::min(kFileMagic.size(), data.size());
+    if (!absl::StartsWith(data, kFileMagic) && data.size() >= kFileMagic.size()) ++*damaged;
+    SpoolRecord record;
+    Parsed parsed;
+    while ((parsed = ParseRecord(data, &at, &record)) == Parsed::kRecord || parsed == Parsed::kDamaged) {
+        v1::Event event;
+        if (parsed == Parsed::kRecord &&
+            event.ParseFromArray(record.payload.data(), static_cast<int>(record.payload.size()))) {
+            found->emplace_back(record.position, std::move(event));
+        } else {
+            ++*damaged;
+        }
+    }
+    if (parsed == Parsed::kTorn) ++counters_.torn;
+    if (!is_last) return absl::OkStatus();
+    // Written on behind what is whole. A cut in the magic leaves nothing that is.
+    if (data.size() < kFileMagic.size()) at = 0;
+    SK_ASSIGN_OR_RETURN(SpoolFile file, SpoolFile::OpenForAppend(segment.path, at));
+    segment.bytes = at;
+    state.file = std::make_unique<SpoolFile>(std::move(file));
+    return absl::OkStatus();
+}
+
+// Which sandbox a damaged record was of is not known. If it was the last of its sandbox, its number may
+// have been exported: so each that is open leaves out as many numbers as records are damaged.
+void Spool::AccountForDamage(uint64_t damaged) {
+    counters_.lost_damaged += damaged;
+    std::vector<std::string> open;
+    for (const auto& [sandbox, head] : chain_.heads()) {
+        if (!head.sealed) open.push_back(sandbox);
+    }
+    for (const std::string& sandbox : open) {
+        v1::Event event = LostEvent("damaged", sandbox.empty() ? damaged : 0);
+        if (!sandbox.empty()) event.mutable_sandbox()->set_id(sandbox);
+        *event.mutable_lost()->add_exports() = chain_.Skip(sandbox, damaged);
+        (void)AppendLocked(&event, false);  // small: cannot fail
+    }
+    if (std::find(open.begin(), open.end(), "") == open.end()) damage_to_tell_ += damaged;
+}
+
+// --- heads: "position <next>", then "<seq> <chain or -> <sealed> <sandbox>" ---
+
+Status Spool::SaveHeads() {
+    std::vector<std::string> lines = {absl::StrCat("position ", next_position_)};
+    for (const auto& [sandbox, head] : chain_.heads()) {
+        lines.push_back(absl::StrCat(head.seq, " ", head.chain.empty() ? "-" : head.chain, " ",
+                                     head.sealed ? 1 : 0, " ", absl::CEscape(sandbox)));
+    }
+    SK_RETURN_IF_ERROR(Keep(PathOf("heads"), WithChecksum(lines)));
+    heads_saved_ = next_position_;
+    return absl::OkStatus();
+}
+
+Status Spool::LoadHeads() {
+    if (!Exists(PathOf("heads"))) return absl::OkStatus();
+    SK_ASSIGN_OR_RETURN(const std::vector<std::string> lines, CheckedLines(PathOf("heads"), kMaxHeadsBytes));
+    for (const std::string& line : lines) {
+        const std::vector<std::string> words = absl::StrSplit(line, ' ');
+        if (words.size() == 2 && words[0] == "position" && absl::SimpleAtoi(words[1], &next_position_))
+            continue;
+        ExportChain::Head head;
+        std::string sandbox;
+        if (words.size() != 4 || !absl::SimpleAtoi(words[0], &head.seq) ||
+            !absl::CUnescape(words[3], &sandbox)) {
+            return absl::DataLossError(absl::StrCat(PathOf("heads"), ": not a head: ", line));
+        }
+        if (words[1] != "-") head.chain = words[1];
+        chain_.RestoreHead(sandbox, head, words[2] == "1");
+    }
+    heads_saved_ = next_position_;
+    return absl::OkStatus();
+}
+
+Status Spool::SaveAcks() {
+    std::vector<std::string> lines;
+    for (const auto& [name, reader] : readers_)
+        lines.push_back(absl::StrCat(reader.acked, " ", absl::CEscape(name)));
+    return Keep(PathOf("acks"), WithChecksum(lines));
+}
+
+// A reader that the configuration does not have any more holds nothing back.
+Status Spool::LoadAcks() {
+    if (!Exists(PathOf("acks"))) return absl::OkStatus();
+    const auto lines = CheckedLines(PathOf("acks"), kMaxAcksBytes);
+    // Without it all that is there is sent again, which readers of export_seq recognise: no reason not to start.
+    if (absl::IsDataLoss(lines.status())) return absl::OkStatus();
+    SK_RETURN_IF_ERROR(lines.status());
+    for (const std::string& line : *lines) {
+        const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+        std::string name;
+        uint64_t acked = 0;
+        if (words.size() != 2 || !absl::SimpleAtoi(words[0], &acked) || !absl::CUnescape(words[1], &name))
+            continue;
+        next_position_ = std::max(next_position_, acked + 1);
+        if (const auto reader = readers_.find(name); reader != readers_.end()) reader->second.acked = acked;
+    }
+    return absl::OkStatus();
+}
+
+}  // namespace stockade::pipeline
