@@ -13,6 +13,7 @@
 #include "userspace/cmd/policy_command.h"
 #include "userspace/cmd/query_commands.h"
 #include "userspace/cmd/run_command.h"
+#include "userspace/cmd/verify_command.h"
 
 namespace stockade::cmd {
 namespace {
@@ -57,6 +58,7 @@ int Main(int argc, char** argv) {
     AddPolicyCommand(app, client, exit_code);
     AddDnsCommand(app, exit_code);
     AddDoctorCommand(app, client, exit_code);
+    AddVerifyCommand(app, exit_code);
     AddCompletionCommand(app, exit_code);
     app.set_version_flag("--version,-V", absl::StrCat("stockade ", kVersion));
     std::vector<std::string> args = Tidied(app, {argv + 1, argv + argc});
