@@ -126,6 +126,25 @@ TEST_F(DecodeTest, GoldenNet) {
                      R"("address":"10.0.0.1","port":443})"));
 }
 
+TEST_F(DecodeTest, AServerNameOfTlsIsToldWithItsAddress) {
+    auto record = MakeRecord<sk_net>(SK_KIND_NET, 7);
+    Refuse(&record.head, SK_CODE_TLS_NAME, SK_SECTION_NETWORK);
+    record.op = SK_NET_SEND;
+    record.family = AF_INET;
+    record.type = SOCK_STREAM;
+    record.protocol = 6;
+    record.port = 443;
+    record.address[0] = 10;
+    const std::string name = "evil\x01.test";
+    record.unix_len = static_cast<uint8_t>(name.size());
+    std::memcpy(record.unix_path, name.data(), name.size());
+    const v1::Event event = Decode(record);
+    EXPECT_EQ(event.net().tls_name(), "evil\\x01.test");
+    EXPECT_TRUE(event.net().escaped());
+    EXPECT_EQ(event.net().unix_path(), "");
+    EXPECT_EQ(event.reason(), "the policy lists no such server name of TLS: evil\\x01.test at 10.0.0.0:443");
+}
+
 TEST_F(DecodeTest, GoldenEscape) {
     auto record = MakeRecord<sk_escape>(SK_KIND_ESCAPE, 7);
     Refuse(&record.head, SK_CODE_ESCAPE, SK_SECTION_ESCAPE);

@@ -151,6 +151,9 @@ TEST(Diff, NamesAreComparedByWhatTheyLetBeAsked) {
     EXPECT_EQ(DiffOf("  exec: {}\n  files: {}\n  network: {}\n",
                      "  exec: {}\n  files: {}\n  network: {allow: [{name: a.test, ports: [443]}]}\n"),
               "+network a.test ports 443; +dns a.test");
+    EXPECT_EQ(DiffOf("  exec: {}\n  files: {}\n  network: {allow: [{name: a.test}]}\n",
+                     "  exec: {}\n  files: {}\n  network: {allow: [{name: a.test, tls_name: strict}]}\n"),
+              "+network a.test any port tls_name strict; -network a.test any port");
     EXPECT_EQ(DiffOf(open, rest + "{mode: observe}\n"), "~dns.mode enforce -> observe");
     EXPECT_EQ(
         DiffOf(some, rest + "{allow: [a.test, \"*.b.test\"], budget: {zone: 4KiB, total: none}, resolvers: "

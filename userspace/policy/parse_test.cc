@@ -188,6 +188,22 @@ TEST(Parse, AMistakeInARuleIsOneError) {
                 HasSubstr("network.loopback must be a list; write [any]"));
 }
 
+TEST(Parse, TlsNamesAreOfNames) {
+    const auto rules = [](const std::string& list) {
+        return ParseFiles({{"t.yaml", "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: t}\nspec:\n  network:\n    allow: [" +
+                                          list + "]\n"}});
+    };
+    const ParseResult good = rules("{name: a.test, tls_name: strict}, {name: b.test, tls_name: any}, {name: c.test}");
+    ASSERT_TRUE(good.diagnostics.empty()) << ToString(good.diagnostics.front());
+    const std::vector<NetworkRule>& allow = good.policies.at(0).network->allow;
+    EXPECT_TRUE(allow.at(0).tls_strict);
+    EXPECT_FALSE(allow.at(1).tls_strict || allow.at(2).tls_strict);
+    for (const char* bad : {"{cidr: 10.0.0.0/8, tls_name: strict}", "{tls_name: strict, cidr: 10.0.0.0/8}", "{unix: /a, tls_name: any}",
+                            "{name: a.test, tls_name: strikt}", "{name: a.test}, {name: a.test, tls_name: strict}"}) {
+        EXPECT_EQ(rules(bad).diagnostics.size(), 1u) << bad;
+    }
+}
+
 TEST(Parse, WhatIsNotUtf8IsRefusedWithItsPlace) {
     EXPECT_THAT(Lines(ParseFiles({{"f", "a: b\nc: \xff\n"}}).diagnostics),
                 HasSubstr("f:2:4: error: not UTF-8"));
