@@ -84,6 +84,16 @@ std::vector<std::string> Tidied(const CLI::App& app, const std::vector<std::stri
     return out;
 }
 
+bool IsCommand(const CLI::App& app, const std::string& command, const std::vector<std::string>& args) {
+    for (size_t i = 0; i < args.size(); ++i) {
+        if (!absl::StartsWith(args[i], "-")) return args[i] == command;
+        const CLI::Option* option = app.get_option_no_throw(args[i].substr(0, args[i].find('=')));
+        if (option == nullptr || option->get_expected_min() == 0) return false;
+        i += TakesNext(app, args[i]) ? 1 : 0;
+    }
+    return false;
+}
+
 Status CheckCommandWords(const CLI::App& app, const std::vector<std::string>& args) {
     const CLI::App* at = &app;
     for (size_t i = 0; i < args.size(); ++i) {

@@ -17,6 +17,9 @@ namespace stockade::cmd {
 // next word for it. `args` are without the program's name.
 std::vector<std::string> Tidied(const CLI::App& app, const std::vector<std::string>& args);
 
+// `command` is the first word, with nothing before it but flags of `app` that take a value.
+bool IsCommand(const CLI::App& app, const std::string& command, const std::vector<std::string>& args);
+
 // kInvalidArgument when a command is named that `app` does not have, at either level.
 Status CheckCommandWords(const CLI::App& app, const std::vector<std::string>& args);
 

@@ -49,6 +49,16 @@ TEST_F(CommandWords, AnUnknownCommandIsNamedWithTheNearest) {
     EXPECT_EQ(Check({}), "");
 }
 
+TEST_F(CommandWords, TheFirstWordIsKnownBehindFlagsWithValues) {
+    EXPECT_TRUE(IsCommand(app_, "run", {"run", "ls"}));
+    EXPECT_TRUE(IsCommand(app_, "run", {"--config", "x", "--config=y", "run", "--help"}));
+    EXPECT_FALSE(IsCommand(app_, "run", {"--config", "run"}));
+    EXPECT_FALSE(IsCommand(app_, "run", {"--help", "run"}));
+    EXPECT_FALSE(IsCommand(app_, "run", {"--cnfig", "run"}));
+    EXPECT_FALSE(IsCommand(app_, "run", {"help", "run"}));
+    EXPECT_FALSE(IsCommand(app_, "run", {}));
+}
+
 TEST_F(CommandWords, AnUnknownFlagIsNamedWithTheNearest) {
     EXPECT_EQ(
         Complaint({"policy", "check", "--strct", "x"}),

@@ -44,6 +44,15 @@ int TakeCommand(int argc, char** argv, ClientOptions* client) {
     return argc;
 }
 
+void AddOtherCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
+    AddQueryCommands(app, client, exit_code);
+    AddPolicyCommand(app, client, exit_code);
+    AddDnsCommand(app, exit_code);
+    AddDoctorCommand(app, client, exit_code);
+    AddVerifyCommand(app, exit_code);
+    AddCompletionCommand(app, exit_code);
+}
+
 int Main(int argc, char** argv) {
     CLI::App app(kHelp, "stockade");
     app.require_subcommand(1);
@@ -54,12 +63,8 @@ int Main(int argc, char** argv) {
                    "Configuration (default " + std::string(kDefaultConfigPath) + ")");
     app.add_option("--socket", client.socket, "The agent's socket");
     AddRunCommand(app, client, exit_code);
-    AddQueryCommands(app, client, exit_code);
-    AddPolicyCommand(app, client, exit_code);
-    AddDnsCommand(app, exit_code);
-    AddDoctorCommand(app, client, exit_code);
-    AddVerifyCommand(app, exit_code);
-    AddCompletionCommand(app, exit_code);
+    // A sandbox's start does not wait for the words of the others, the kinds of events among them.
+    if (!IsCommand(app, "run", {argv + 1, argv + argc})) AddOtherCommands(app, client, exit_code);
     app.set_version_flag("--version,-V", absl::StrCat("stockade ", kVersion));
     std::vector<std::string> args = Tidied(app, {argv + 1, argv + argc});
     if (const Status known = CheckCommandWords(app, args); !known.ok()) return Complain(known);
