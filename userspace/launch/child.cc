@@ -8,10 +8,12 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -21,15 +23,18 @@
 namespace stockade::launch {
 namespace {
 
-// Where the init keeps its descriptors once all others are closed.
+// Where the init keeps its descriptors once all others are closed. While it waits for its order, the socket and the
+// root have the places of what comes later.
 enum Slot { kGo = 3, kStatus, kExec, kRuleset, kSignalFd, kSlotEnd };
+constexpr int kOrderSocket = kRuleset, kRoot = kSignalFd;
 // Descriptors are first lifted above all slots, so that none is overwritten while they are put
 // in order. RLIMIT_NOFILE is at least 1024 wherever root runs; the plan lowers it afterwards.
 constexpr int kLift = 128;
 
-struct Ends {
-    int stdio[3];
-    int go, status, exec;
+struct Received {
+    const ChildPlan* plan = nullptr;
+    int stdio[3] = {-1, -1, -1};
+    int mounts[kMaxOrderMounts] = {};
 };
 
 void Send(int fd, ChildMessage::Kind kind, const StepError& what, int value) {
@@ -40,35 +45,35 @@ void Send(int fd, ChildMessage::Kind kind, const StepError& what, int value) {
 
 int Lift(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, kLift); }
 
-StepError LiftAll(const ChildPlan& plan, Ends* ends) {
-    for (int i = 0; i < 3; ++i) {
-        ends->stdio[i] = Lift(plan.stdio[i]);
-        if (ends->stdio[i] < 0) return {kDescriptors, errno, i};
+// Puts what the wait needs into its slots and closes all else but the standard streams: what the launcher holds, its ends
+// of our pipes among it, must end with the launcher.
+StepError SettleToWait(const ChildBase& base) {
+    const int from[] = {base.go_fd, base.status_fd, base.exec_fd, base.order_fd, base.root_fd};
+    int lifted[kSlotEnd - kGo];
+    for (int i = 0; i < kSlotEnd - kGo; ++i) {
+        if ((lifted[i] = Lift(from[i])) < 0) return {kDescriptors, errno, i};
     }
-    ends->go = Lift(plan.go_fd);
-    ends->status = Lift(plan.status_fd);
-    ends->exec = Lift(plan.exec_fd);
-    if (ends->go < 0 || ends->status < 0 || ends->exec < 0) return {kDescriptors, errno, 3};
+    for (int slot = kGo; slot < kSlotEnd; ++slot) {
+        if (dup3(lifted[slot - kGo], slot, O_CLOEXEC) < 0) return {kDescriptors, errno, slot};
+    }
+    if (SysCloseRange(kSlotEnd, ~0u, 0) != 0) return {kDescriptors, errno, 6};
     return {};
 }
 
-// Puts what is needed into its slots and closes all else. `ruleset` may be -1.
-StepError Settle(const Ends& ends, int ruleset, int signal_fd) {
+// Puts the command's streams and what the init keeps into their places and closes all else. `ruleset` may be -1.
+StepError Settle(const int (&stdio)[3], int ruleset, int signal_fd) {
     for (int i = 0; i < 3; ++i) {
-        if (dup2(ends.stdio[i], i) < 0) return {kDescriptors, errno, 4};
+        if (dup2(stdio[i], i) < 0) return {kDescriptors, errno, 4};
     }
-    // The ruleset and signal descriptors may sit in a slot already: lift them first.
+    // They may sit in a slot already: lift them first.
     int lifted_signal = Lift(signal_fd);
     int lifted_ruleset = ruleset < 0 ? -1 : Lift(ruleset);
     if (lifted_signal < 0 || (ruleset >= 0 && lifted_ruleset < 0)) return {kDescriptors, errno, 5};
-    const int from[] = {ends.go, ends.status, ends.exec, lifted_ruleset, lifted_signal};
-    for (int slot = kGo; slot < kSlotEnd; ++slot) {
-        int fd = from[slot - kGo];
-        if (fd < 0) {
-            (void)close(slot);  // an absent ruleset: whatever was there must not stay
-            continue;
-        }
-        if (dup3(fd, slot, O_CLOEXEC) < 0) return {kDescriptors, errno, slot};
+    if (dup3(lifted_signal, kSignalFd, O_CLOEXEC) < 0) return {kDescriptors, errno, kSignalFd};
+    if (ruleset < 0) {
+        (void)close(kRuleset);  // an absent ruleset: whatever was there must not stay
+    } else if (dup3(lifted_ruleset, kRuleset, O_CLOEXEC) < 0) {
+        return {kDescriptors, errno, kRuleset};
     }
     if (SysCloseRange(kSlotEnd, ~0u, 0) != 0) return {kDescriptors, errno, 6};
     return {};
@@ -121,22 +126,72 @@ const char* FindCommand(const ChildPlan& plan, int* error) {
     return nullptr;
 }
 
-StepError Prepare(const ChildPlan& plan, const Ends& ends) {
+StepError MakeBase(const ChildBase& base) {
     StepError failed;
     if (unshare(CLONE_NEWCGROUP) != 0) return {kCgroupNamespace, errno, 0};
-    if (sethostname(plan.host_name, strlen(plan.host_name)) != 0) return {kHostName, errno, 0};
+    if (sethostname(base.host_name, strlen(base.host_name)) != 0) return {kHostName, errno, 0};
     if (failed = Loopback(); !failed.ok()) return failed;
-    if (failed = EnterRoot(plan); !failed.ok()) return failed;
+    if (failed = EnterRoot(base); !failed.ok()) return failed;
     if (failed = LimitKernelMemory(); !failed.ok()) return failed;
     if (failed = MaskProc(); !failed.ok()) return failed;
     if (setsid() < 0) return {kSession, errno, 0};
     umask(022);
+    return {};
+}
+
+// The launcher's end without an order ends us, and with us all of the sandbox.
+StepError ReceiveOrder(const ChildBase& base, Received* received) {
+    constexpr size_t kMaxFds = kOrderFixedFds + kMaxOrderMounts;
+    ChildOrder order{};
+    iovec bytes{&order, sizeof(order)};
+    alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))];
+    msghdr message{};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    ssize_t n;
+    do {
+        n = recvmsg(kOrderSocket, &message, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) return {kOrder, errno, 0};
+    if (n == 0) _exit(125);
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    if (n != sizeof(order) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || header == nullptr ||
+        header->cmsg_type != SCM_RIGHTS || order.plan_bytes < sizeof(ChildPlan) ||
+        order.plan_bytes > kPlanRoom) {
+        return {kOrder, EBADMSG, 1};
+    }
+    int fds[kMaxFds];
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(header), count * sizeof(int));
+    void* at = mmap(base.plan_at, order.plan_bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, fds[0], 0);
+    if (at == MAP_FAILED) return {kOrder, errno, 2};
+    received->plan = static_cast<const ChildPlan*>(at);
+    if (count != kOrderFixedFds + received->plan->mount_count) return {kOrder, EBADMSG, 3};
+    memcpy(received->stdio, fds + 1, sizeof(received->stdio));
+    memcpy(received->mounts, fds + kOrderFixedFds, (count - kOrderFixedFds) * sizeof(int));
+    return {};
+}
+
+StepError ObeyOrder(const ChildBase& base, const Received& received) {
+    const ChildPlan& plan = *received.plan;
+    StepError failed;
+    for (size_t i = 0; i < plan.mount_count; ++i) {
+        failed = Attach(kRoot, {received.mounts[i], plan.targets[i]}, base.mount_count + i);
+        if (!failed.ok()) return failed;
+    }
+    mount_attr attr{};
+    attr.attr_set = MOUNT_ATTR_RDONLY;
+    if (SysMountSetattr(kRoot, "", AT_EMPTY_PATH, &attr) != 0) return {kReadOnlyRoot, errno, 0};
+    // The launcher may have been called otherwise while it had no command.
+    (void)prctl(PR_SET_NAME, "stockade-shim");  // fails for no name
     int signal_fd = -1, ruleset = -1;
     if (failed = MakeSignalFd(&signal_fd); !failed.ok()) return failed;
     if (failed = DropPrivileges(plan); !failed.ok()) return failed;
     if (chdir(plan.cwd) != 0) return {kWorkingDirectory, errno, 0};
     if (failed = MakeRuleset(plan, &ruleset); !failed.ok()) return failed;
-    return Settle(ends, ruleset, signal_fd);
+    return Settle(received.stdio, ruleset, signal_fd);
 }
 
 StepError LockCommand(const ChildPlan& plan) {
@@ -244,16 +299,24 @@ const char* ChildStepName(int32_t step) {
     return known ? kNames[step] : "an unknown step";
 }
 
-void RunChild(const ChildPlan& plan) {
-    Ends ends{};
-    StepError failed = LiftAll(plan, &ends);
-    if (failed.ok()) failed = Prepare(plan, ends);
+void RunChild(const ChildBase& base) {
+    StepError failed = MakeBase(base);
+    if (failed.ok()) failed = SettleToWait(base);
     if (!failed.ok()) {
-        // Settle may have moved it already; both places are tried.
-        Send(ends.status > 0 ? ends.status : plan.status_fd, ChildMessage::kFailed, failed, 0);
+        Send(base.status_fd, ChildMessage::kFailed, failed, 0);
+        // SettleToWait may have moved it already; both places are tried.
+        if (failed.step == kDescriptors) Send(kStatus, ChildMessage::kFailed, failed, 0);
         _exit(125);
     }
-    RunInit(plan);
+    Send(kStatus, ChildMessage::kPrepared, {}, 0);
+    Received received;
+    failed = ReceiveOrder(base, &received);
+    if (failed.ok()) failed = ObeyOrder(base, received);
+    if (!failed.ok()) {
+        Send(kStatus, ChildMessage::kFailed, failed, 0);
+        _exit(125);
+    }
+    RunInit(*received.plan);
 }
 
 }  // namespace stockade::launch

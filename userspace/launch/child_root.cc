@@ -65,21 +65,6 @@ int LeaveInitramfs() {
     return mount_fd < 0 ? -1 : rc;
 }
 
-StepError AttachAll(const ChildPlan& plan) {
-    for (size_t i = 0; i < plan.mount_count; ++i) {
-        const ChildMount& mount = plan.mounts[i];
-        // The target lies in our own root or in a bind of the caller's: no link of it leads out.
-        int target = SysOpenat2(plan.root_fd, mount.target, O_PATH | O_CLOEXEC, 0,
-                                RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
-        if (target < 0) return {kAttachMount, errno, static_cast<int>(i)};
-        int rc = SysMoveMount(mount.fd, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-        int error = errno;
-        close(target);
-        if (rc != 0) return {kAttachMount, error, static_cast<int>(i)};
-    }
-    return {};
-}
-
 StepError MountProc(int root_fd) {
     int context = SysFsopen("proc", FSOPEN_CLOEXEC);
     if (context < 0) return {kProc, errno, 0};
@@ -98,20 +83,32 @@ StepError MountProc(int root_fd) {
 
 }  // namespace
 
-StepError EnterRoot(const ChildPlan& plan) {
+StepError Attach(int root_fd, const ChildMount& mount, size_t index) {
+    // The target lies in our own root or in a bind of the caller's: no link of it leads out.
+    int target =
+        SysOpenat2(root_fd, mount.target, O_PATH | O_CLOEXEC, 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    if (target < 0) return {kAttachMount, errno, static_cast<int>(index)};
+    int rc = SysMoveMount(mount.fd, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+    int error = errno;
+    close(target);
+    return rc == 0 ? StepError{} : StepError{kAttachMount, error, static_cast<int>(index)};
+}
+
+StepError EnterRoot(const ChildBase& base) {
     if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
         return {kPrivateMounts, errno, 0};
     }
     if (LeaveInitramfs() != 0) return {kAttachRoot, errno, 1};
-    if (SysMoveMount(plan.root_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+    if (SysMoveMount(base.root_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) != 0) {
         return {kAttachRoot, errno, 0};
     }
-    StepError failed = AttachAll(plan);
-    if (!failed.ok()) return failed;
-    failed = MountProc(plan.root_fd);
-    if (!failed.ok()) return failed;
+    StepError failed;
+    for (size_t i = 0; i < base.mount_count; ++i) {
+        if (failed = Attach(base.root_fd, base.mounts[i], i); !failed.ok()) return failed;
+    }
+    if (failed = MountProc(base.root_fd); !failed.ok()) return failed;
     // Old and new root at the same place: the old one ends up on top and is taken off.
-    if (fchdir(plan.root_fd) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) return {kPivot, errno, 0};
+    if (fchdir(base.root_fd) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) return {kPivot, errno, 0};
     if (umount2(".", MNT_DETACH) != 0) return {kDetachOld, errno, 0};
     if (chdir("/") != 0) return {kDetachOld, errno, 1};
     return {};

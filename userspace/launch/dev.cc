@@ -51,8 +51,11 @@ Status FillDev(int dev) {
     return MakeDirs(dev, "shm");
 }
 
-Status OpenPty(const NativeSpec& spec, const Fd& pts, RootTree& tree) {
-    SK_ASSIGN_OR_RETURN(tree.master, Fd::OpenAt(pts, "ptmx", O_RDWR | O_NOCTTY));
+}  // namespace
+
+Status OpenPty(const NativeSpec& spec, RootTree& tree) {
+    tree.master = Fd(openat(MountAt(tree, "dev/pts"), "ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC));
+    if (!tree.master.ok()) return ErrnoStatus(errno, "open a pty");
     int unlock = 0;
     if (ioctl(tree.master.get(), TIOCSPTLCK, &unlock) != 0) return ErrnoStatus(errno, "unlock the pty");
     tree.terminal = Fd(ioctl(tree.master.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
@@ -65,16 +68,13 @@ Status OpenPty(const NativeSpec& spec, const Fd& pts, RootTree& tree) {
     return absl::OkStatus();
 }
 
-}  // namespace
-
-Status AddDev(const NativeSpec& spec, RootTree& tree) {
+Status AddDev(RootTree& tree) {
     SK_ASSIGN_OR_RETURN(Fd dev, NewTmpfs(kDevBytes, kDevInodes, "0755", 0, 0, kMountNosuid | kMountNoexec));
     SK_RETURN_IF_ERROR(FillDev(dev.get()));
     SK_RETURN_IF_ERROR(SetMountAttributes(dev, false, kMountRdonly));
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "dev"));
     SK_ASSIGN_OR_RETURN(
         Fd pts, NewMount("devpts", {{"ptmxmode", "0666"}, {"mode", "0600"}}, kMountNosuid | kMountNoexec));
-    if (spec.tty) SK_RETURN_IF_ERROR(OpenPty(spec, pts, tree));
     SK_ASSIGN_OR_RETURN(
         Fd shm, NewTmpfs(kShmBytes, kShmInodes, "1777", 0, 0, kMountNosuid | kMountNodev | kMountNoexec));
     tree.mounts.push_back({std::move(dev), "dev"});

@@ -6,7 +6,18 @@
 
 namespace stockade::launch {
 
-Status AddEtc(const NativeSpec& spec, const std::string& resolver, RootTree& tree) {
+Status AddUser(const NativeSpec& spec, RootTree& tree) {
+    const int root = tree.root.get();
+    SK_RETURN_IF_ERROR(
+        WriteFileAt(root, "etc/passwd",
+                    absl::StrCat("root:x:0:0:root:/:/usr/sbin/nologin\n",
+                                 "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n", "sandbox:x:", spec.uid,
+                                 ":", spec.gid, ":sandbox:/tmp:/bin/sh\n")));
+    return WriteFileAt(root, "etc/group",
+                       absl::StrCat("root:x:0:\ntty:x:5:\nnogroup:x:65534:\nsandbox:x:", spec.gid, ":\n"));
+}
+
+Status AddEtc(const std::string& resolver, RootTree& tree) {
     const int root = tree.root.get();
     SK_RETURN_IF_ERROR(MakeDirs(root, "etc"));
     struct Row {
@@ -14,10 +25,6 @@ Status AddEtc(const NativeSpec& spec, const std::string& resolver, RootTree& tre
         std::string text;
     };
     const Row rows[] = {
-        {"etc/passwd", absl::StrCat("root:x:0:0:root:/:/usr/sbin/nologin\n",  //
-                                    "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
-                                    "sandbox:x:", spec.uid, ":", spec.gid, ":sandbox:/tmp:/bin/sh\n")},
-        {"etc/group", absl::StrCat("root:x:0:\ntty:x:5:\nnogroup:x:65534:\nsandbox:x:", spec.gid, ":\n")},
         {"etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
         {"etc/hostname", "sandbox\n"},
         {"etc/nsswitch.conf",
@@ -27,9 +34,7 @@ Status AddEtc(const NativeSpec& spec, const std::string& resolver, RootTree& tre
          resolver.empty() ? "# no network\n" : absl::StrCat("nameserver ", resolver, "\n")},
     };
     for (const Row& row : rows) SK_RETURN_IF_ERROR(WriteFileAt(root, row.name, row.text));
-    // Of /etc/ssl the certificates only: beside them lie private keys.
-    for (const char* path : {"etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/ssl/certs",
-                             "etc/ssl/openssl.cnf", "etc/alternatives", "etc/localtime"}) {
+    for (const char* path : kHostEtc) {
         SK_RETURN_IF_ERROR(AddHostBind(tree, absl::StrCat("/", path), path));
     }
     return absl::OkStatus();

@@ -39,6 +39,10 @@ class NativeSandboxImpl : public NativeSandbox {
     ~NativeSandboxImpl() override { (void)Destroy(kFailedStartKillMs); }
 
     Status Start();
+    Status StartPrepared();
+    Status Complete(NativeSpec spec) override;
+    // Removes what is there, and adds to `why` what could not be.
+    Status Undo(const Status& why);
     pid_t pid() const override { return child_.pid; }
     int pidfd() const override { return child_.pidfd.get(); }
     int master() const override { return tree_.master.get(); }
@@ -57,6 +61,8 @@ class NativeSandboxImpl : public NativeSandbox {
     StatusOr<DestroyReport> Destroy(int timeout_ms) override;
 
   private:
+    Status MakeBase();
+    Status MakeRest();
     Status Go(unsigned char order);
     void ReadExit();
     void ReapInit();
@@ -76,14 +82,41 @@ class NativeSandboxImpl : public NativeSandbox {
     DestroyReport report_;
 };
 
-Status NativeSandboxImpl::Start() {
+Status NativeSandboxImpl::MakeBase() {
     landlock_abi_ = LandlockAbi();
     if (spec_.egress == Egress::kVeth) {
         SK_ASSIGN_OR_RETURN(slot_, TakeNetworkSlot());
     }
-    SK_ASSIGN_OR_RETURN(tree_, BuildRoot(spec_, spec_.egress_dns ? slot_.host_address : ""));
-    SK_ASSIGN_OR_RETURN(child_, StartChild(spec_, tree_, landlock_abi_));
-    Status ready = WaitReady(child_, tree_, spec_.cwd);
+    SK_ASSIGN_OR_RETURN(tree_, BuildBase(spec_, spec_.egress_dns ? slot_.host_address : ""));
+    SK_ASSIGN_OR_RETURN(child_, StartChild(tree_, spec_.cgroup.dir.get()));
+    return absl::OkStatus();
+}
+
+Status NativeSandboxImpl::Start() {
+    SK_RETURN_IF_ERROR(MakeBase());
+    return MakeRest();
+}
+
+Status NativeSandboxImpl::StartPrepared() {
+    SK_RETURN_IF_ERROR(MakeBase());
+    return WaitPrepared(child_, tree_);
+}
+
+Status NativeSandboxImpl::Complete(NativeSpec spec) {
+    if (!child_.order.ok()) return absl::FailedPreconditionError("the sandbox has its command already");
+    spec.cgroup = std::move(spec_.cgroup);
+    const bool fits = FitsPrepared(spec) && spec.id == spec_.id;
+    spec_ = std::move(spec);
+    Status status =
+        fits ? CheckSpec(spec_) : absl::InvalidArgumentError("no command for a sandbox made ahead");
+    if (status.ok()) status = MakeRest();
+    return status.ok() ? status : Undo(status);
+}
+
+Status NativeSandboxImpl::MakeRest() {
+    Status ready = AddOrder(spec_, tree_);
+    if (ready.ok()) ready = SendOrder(child_, spec_, tree_, landlock_abi_);
+    if (ready.ok()) ready = WaitReady(child_, tree_, spec_.cwd);
     // Only the sandbox needs them from here on: its namespace holds them.
     tree_.root.Reset();
     tree_.terminal.Reset();
@@ -178,6 +211,12 @@ void NativeSandboxImpl::ReapInit() {
     reaped_ = true;
 }
 
+Status NativeSandboxImpl::Undo(const Status& why) {
+    const auto destroyed = Destroy(kFailedStartKillMs);
+    if (destroyed.ok()) return why;
+    return Status(why.code(), absl::StrCat(why.message(), "; and then: ", destroyed.status().message()));
+}
+
 Status NativeSandboxImpl::CloseNetwork() {
     forwarder_.reset();
     return slot_.ok() ? DisconnectNetwork(slot_) : absl::OkStatus();
@@ -214,10 +253,21 @@ StatusOr<std::unique_ptr<NativeSandbox>> NativeSandbox::Create(NativeSpec spec) 
     auto sandbox = std::make_unique<NativeSandboxImpl>(std::move(spec));
     Status status = valid.ok() ? sandbox->Start() : valid;
     if (status.ok()) return std::unique_ptr<NativeSandbox>(std::move(sandbox));
-    auto destroyed = sandbox->Destroy(kFailedStartKillMs);
-    if (destroyed.ok()) return status;
-    return Status(status.code(),
-                  absl::StrCat(status.message(), "; and then: ", destroyed.status().message()));
+    return sandbox->Undo(status);
+}
+
+StatusOr<std::unique_ptr<NativeSandbox>> NativeSandbox::Prepare(NativeSpec base) {
+    Status valid = FitsPrepared(base) ? CheckBase(base) : absl::InvalidArgumentError("more than a base");
+    auto sandbox = std::make_unique<NativeSandboxImpl>(std::move(base));
+    Status status = valid.ok() ? sandbox->StartPrepared() : valid;
+    if (status.ok()) return std::unique_ptr<NativeSandbox>(std::move(sandbox));
+    return sandbox->Undo(status);
+}
+
+bool FitsPrepared(const NativeSpec& spec) {
+    const NativeSpec usual;
+    return !spec.rootfs.ok() && spec.egress == usual.egress && !spec.egress_dns &&
+           spec.out_max_bytes == usual.out_max_bytes && spec.tmp_max_bytes == usual.tmp_max_bytes;
 }
 
 }  // namespace stockade::launch

@@ -9,6 +9,9 @@
 //   SK_ASSIGN_OR_RETURN(int status, sandbox->Wait());           // 0..255, as a shell says it
 //   SK_ASSIGN_OR_RETURN(DestroyReport report, sandbox->Destroy());
 //
+// What no command changes can be made ahead, and the rest later: Prepare and Complete, which are the two halves of
+// Create.
+//
 // Order of life: Create makes everything and runs nothing of the caller's. The task behind
 // pidfd() is the sandbox's init (pid 1 inside, code of ours): it waits for Release on a pipe, has
 // opened all that it will ever need, and after Release only forks, waits, and writes to pipes, so
@@ -87,6 +90,12 @@ struct NativeSpec {
     std::vector<RlimitRow> rlimits;  // added to the defaults, a row replaces its default
 };
 
+// What of this host a base shows, by device and inode: a base made ahead is of the host as it was then. Mounts below
+// these are not in it.
+std::string HostView();
+// Whether a sandbox that Prepare has made can become this one.
+bool FitsPrepared(const NativeSpec& spec);
+
 inline constexpr size_t kMaxBinds = 64;           // mounts per sandbox; real uses have a handful
 inline constexpr size_t kMaxHostPorts = 32;       // listening sockets in the launcher
 inline constexpr size_t kMaxArgBytes = 1u << 20;  // argv + env; half of what execve takes
@@ -112,6 +121,12 @@ class NativeSandbox {
     // Fails with kInvalidArgument for a spec that no host could serve, else with what was tried.
     // On failure nothing is left: no process, mount, link; the cgroup is removed as well.
     static StatusOr<std::unique_ptr<NativeSandbox>> Create(NativeSpec spec);
+    // Of `base` only id and cgroup count, of all else it has what a NativeSpec begins with: no rootfs, no egress, the
+    // usual sizes. Returns when it stands and waits.
+    static StatusOr<std::unique_ptr<NativeSandbox>> Prepare(NativeSpec base);
+    // Once, after Prepare. kInvalidArgument for a spec that needs another base; `spec.cgroup` stays empty. On failure
+    // nothing is left, as with Create.
+    virtual Status Complete(NativeSpec spec) = 0;
     virtual ~NativeSandbox() = default;  // destroys what Destroy has not
 
     virtual pid_t pid() const = 0;   // of the init, in the launcher's pid namespace

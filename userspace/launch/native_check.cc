@@ -63,12 +63,17 @@ Status CheckStdio(const NativeSpec& spec) {
 
 }  // namespace
 
+Status CheckBase(const NativeSpec& base) {
+    SK_RETURN_IF_ERROR(CheckId(base.id));
+    if (!base.cgroup.dir.ok() || !base.cgroup.parent.ok()) return Bad("there is no cgroup");
+    return absl::OkStatus();
+}
+
 Status CheckSpec(const NativeSpec& spec) {
-    SK_RETURN_IF_ERROR(CheckId(spec.id));
+    SK_RETURN_IF_ERROR(CheckBase(spec));
     if (spec.argv.empty()) return Bad("there is no command");
     SK_RETURN_IF_ERROR(CheckStrings(spec));
     if (spec.uid == 0 || spec.gid == 0) return Bad("uid or gid is 0");
-    if (!spec.cgroup.dir.ok() || !spec.cgroup.parent.ok()) return Bad("there is no cgroup");
     SK_RETURN_IF_ERROR(CheckStdio(spec));
     if (spec.binds.size() > kMaxBinds) return Bad("over 64 binds");
     if (spec.host_ports.size() > kMaxHostPorts) return Bad("over 32 host ports");

@@ -6,6 +6,8 @@
 
 namespace stockade::launch {
 
+// Of what the base takes from it; CheckSpec looks at this too.
+Status CheckBase(const NativeSpec& base);
 Status CheckSpec(const NativeSpec& spec);
 
 }  // namespace stockade::launch

@@ -87,7 +87,7 @@ Status AddSystem(const NativeSpec& spec, const std::string& resolver, RootTree& 
     if (spec.rootfs.ok()) return AddRootfs(tree, spec.rootfs);
     SK_ASSIGN_OR_RETURN(Fd slash, Fd::Open("/", O_PATH | O_DIRECTORY));
     for (const char* name : kHostDirs) SK_RETURN_IF_ERROR(AddEntry(tree, slash.get(), name));
-    return AddEtc(spec, resolver, tree);
+    return AddEtc(resolver, tree);
 }
 
 Status AddScratch(const NativeSpec& spec, RootTree& tree) {
@@ -96,8 +96,9 @@ Status AddScratch(const NativeSpec& spec, RootTree& tree) {
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "tmp"));
     tree.mounts.push_back({std::move(tmp), "tmp"});
     if (spec.out_max_bytes == 0) return absl::OkStatus();
-    SK_ASSIGN_OR_RETURN(Fd out, NewTmpfs(spec.out_max_bytes, kScratchInodes, "0700", spec.uid, spec.gid,
-                                         kMountNosuid | kMountNodev));
+    // Root's until AddOrder knows whose it is.
+    SK_ASSIGN_OR_RETURN(
+        Fd out, NewTmpfs(spec.out_max_bytes, kScratchInodes, "0700", 0, 0, kMountNosuid | kMountNodev));
     SK_ASSIGN_OR_RETURN(tree.out, Fd::Dup(out.get()));
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "out"));
     tree.mounts.push_back({std::move(out), "out"});
@@ -125,13 +126,9 @@ Status AddIn(const NativeSpec& spec, RootTree& tree) {
 // The directory in which the mount point is to be made: a scratch mount or the root. `rest`
 // becomes the path below it.
 int MountPointBase(const RootTree& tree, std::string* rest) {
-    for (const RootMount& row : tree.mounts) {
-        if (row.target == "tmp" && absl::StartsWith(*rest, "tmp/")) {
-            *rest = rest->substr(4);
-            return row.mount.get();
-        }
-    }
-    return tree.root.get();
+    if (!absl::StartsWith(*rest, "tmp/")) return tree.root.get();
+    *rest = rest->substr(4);
+    return MountAt(tree, "tmp");
 }
 
 // Below a directory of the host the point must exist, which attaching finds out; elsewhere it is made.
@@ -157,6 +154,8 @@ Status CheckTarget(const std::string& target) {
     return absl::OkStatus();
 }
 
+bool IsReadOnly(const Status& status) { return status.code() == ErrnoStatus(EROFS, "").code(); }
+
 Status AddBind(const NativeSpec& spec, const Bind& bind, RootTree& tree) {
     if (bind.target.empty() || bind.target[0] != '/') {
         return absl::InvalidArgumentError(absl::StrCat("bind target ", bind.target, " is not absolute"));
@@ -176,8 +175,9 @@ Status AddBind(const NativeSpec& spec, const Bind& bind, RootTree& tree) {
     if (!mount.ok()) return Annotate(mount.status(), absl::StrCat("bind ", bind.target));
     std::string target = bind.target.substr(1), rest = target;
     const Status made = MakeMountPoint(MountPointBase(tree, &rest), rest, S_ISDIR(st.st_mode));
-    // A link into what is attached later has no end yet.
-    if (!made.ok() && !absl::IsNotFound(made)) return made;
+    // A link into what is attached later has no end yet, and what is attached by now is read-only: whether the point
+    // is there is seen when the bind is attached.
+    if (!made.ok() && !absl::IsNotFound(made) && !IsReadOnly(made)) return made;
     tree.mounts.push_back({*std::move(mount), target});
     return absl::OkStatus();
 }
@@ -225,18 +225,47 @@ Status AddHostBind(RootTree& tree, const std::string& host_path, const std::stri
     return absl::OkStatus();
 }
 
-StatusOr<RootTree> BuildRoot(const NativeSpec& spec, const std::string& resolver) {
+int MountAt(const RootTree& tree, const std::string& target) {
+    for (const RootMount& row : tree.mounts) {
+        if (row.target == target) return row.mount.get();
+    }
+    return -1;
+}
+
+std::string HostView() {
+    std::string view;
+    const auto add = [&](const char* path, int flags) {
+        struct stat st{};
+        // What is not there is part of the view: it may come.
+        (void)fstatat(AT_FDCWD, absl::StrCat("/", path).c_str(), &st, flags);
+        absl::StrAppend(&view, path, "=", st.st_dev, ":", st.st_ino, " ");
+    };
+    for (const char* name : kHostDirs) add(name, AT_SYMLINK_NOFOLLOW);
+    for (const char* path : kHostEtc) add(path, 0);
+    return view;
+}
+
+StatusOr<RootTree> BuildBase(const NativeSpec& spec, const std::string& resolver) {
     RootTree tree;
     SK_ASSIGN_OR_RETURN(tree.root,
                         NewTmpfs(kRootBytes, kRootInodes, "0755", 0, 0, kMountNosuid | kMountNodev));
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "proc"));
     SK_RETURN_IF_ERROR(AddSystem(spec, resolver, tree));
-    SK_RETURN_IF_ERROR(AddDev(spec, tree));
+    SK_RETURN_IF_ERROR(AddDev(tree));
     SK_RETURN_IF_ERROR(AddScratch(spec, tree));
+    tree.base_mounts = tree.mounts.size();
+    return tree;
+}
+
+Status AddOrder(const NativeSpec& spec, RootTree& tree) {
+    if (!spec.rootfs.ok()) SK_RETURN_IF_ERROR(AddUser(spec, tree));
+    if (tree.out.ok() && fchownat(tree.out.get(), "", spec.uid, spec.gid, AT_EMPTY_PATH) != 0) {
+        return ErrnoStatus(errno, "own /out");
+    }
+    if (spec.tty) SK_RETURN_IF_ERROR(OpenPty(spec, tree));
     SK_RETURN_IF_ERROR(AddIn(spec, tree));
     for (const Bind& bind : spec.binds) SK_RETURN_IF_ERROR(AddBind(spec, bind, tree));
-    SK_RETURN_IF_ERROR(SetMountAttributes(tree.root, false, kMountRdonly));
-    return tree;
+    return absl::OkStatus();
 }
 
 }  // namespace stockade::launch
