@@ -63,6 +63,18 @@ std::string Subject(const Json& event) {
     return absl::StrCat(At(event, "net.address"), ":", At(event, "net.port"));
 }
 
+// A process that keeps it says so by its name.
+bool IsSpare(const std::string& id) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator("/proc", error)) {
+        const std::string dir = entry.path();
+        if (ReadText(dir + "/comm") == "stockade-spare\n" &&
+            absl::StrContains(ReadText(dir + "/cmdline"), id))
+            return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 std::string Cgroup2() {
@@ -211,7 +223,7 @@ Product::~Product() {
     for (const pid_t pid : Processes()) kill(pid, SIGKILL);
     std::error_code ignored;
     fs::remove_all(pin_dir(), ignored);
-    (void)Until([this] { return Processes().empty(); });
+    (void)Until([this] { return Processes().empty() && Spare().empty(); });
     for (const std::string& name : Sandboxes()) rmdir((cgroup_ + "/" + name).c_str());
     rmdir(cgroup_.c_str());
     fs::remove_all(dir_, ignored);
@@ -312,9 +324,18 @@ std::vector<std::string> Product::Sandboxes() const {
     std::vector<std::string> names;
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(cgroup_, error)) {
-        if (entry.is_directory()) names.push_back(entry.path().filename());
+        if (entry.is_directory() && !IsSpare(entry.path().filename()))
+            names.push_back(entry.path().filename());
     }
     return names;
+}
+
+std::string Product::Spare() const {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(cgroup_, error)) {
+        if (entry.is_directory() && IsSpare(entry.path().filename())) return entry.path().filename();
+    }
+    return "";
 }
 
 std::vector<pid_t> Product::Processes() const {

@@ -98,6 +98,8 @@ class Product {
     pid_t ShimPid() const;
     // Names of our sandboxes' cgroups.
     std::vector<std::string> Sandboxes() const;
+    // The one made ahead, which has no command and is in no list; empty when there is none.
+    std::string Spare() const;
     // Every process below our cgroup.
     std::vector<pid_t> Processes() const;
     // What is left of ended sandboxes; empty when nothing is.

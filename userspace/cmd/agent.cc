@@ -50,6 +50,7 @@ Agent::Agent(Options options)
 
 // The hub's thread calls back into the registry, the killer's use evidence of runs: both end first.
 Agent::~Agent() {
+    EndSpare();
     hub_.reset();
     killer_.reset();
     if (dns_ != nullptr) dns_->Keep();
@@ -279,6 +280,7 @@ void Agent::OnHelper() {
         }
         if (!packet->has_value()) return;
         const api::ShimStarted& started = (*packet)->message.shim_started();
+        if (spare_ != nullptr && spare_->id.str() == started.id() && started.pid() < 0) DropSpare();
         Run* run = FindRun(started.id());
         if (run == nullptr) continue;
         if (started.pid() < 0) {
@@ -304,7 +306,8 @@ void Agent::OnHub() {
 
 // After an adoption the rings wait for the shims, and then for clients, which come by themselves.
 void Agent::EndHold() {
-    if (!dns_adopted_ && absl::c_none_of(runs_, [](const auto& run) { return run.second->adopt_deadline_ns != 0; })) {
+    if (!dns_adopted_ &&
+        absl::c_none_of(runs_, [](const auto& run) { return run.second->adopt_deadline_ns != 0; })) {
         dns_adopted_ = true;
         dns_->EndAdoption();
     }
@@ -324,6 +327,7 @@ void Agent::OnTick() {
     WatchCondemned();
     KillHeldBack();
     WatchLeftOut();
+    if (spare_ != nullptr && HostChanged()) DropSpare();
     const uint64_t now = BootNow();
     if (now - kept_ns_ >= kKeepNs) {
         kept_ns_ = now;
@@ -352,7 +356,8 @@ void Agent::WatchLeftOut() {
     for (const auto& [id, run] : runs_) {
         sandbox::Sandbox* sandbox = registry_.Find(id);
         if (sandbox == nullptr) continue;
-        if (!absl::c_linear_search(sandbox->conditions, kCallsUnjudged)) sandbox->conditions.push_back(kCallsUnjudged);
+        if (!absl::c_linear_search(sandbox->conditions, kCallsUnjudged))
+            sandbox->conditions.push_back(kCallsUnjudged);
         PublishStep(*sandbox, model::LIFECYCLE_DEGRADED, text);
     }
 }

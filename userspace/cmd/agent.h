@@ -57,7 +57,7 @@ class Agent {
         api::Events filter;
         std::string run_id;  // the run whose client it is
         bool run_events = false;
-        uint64_t lost = 0;  // events that it was too slow for, and was not told of yet
+        uint64_t lost = 0;        // events that it was too slow for, and was not told of yet
         uint64_t blocked_ns = 0;  // boot; since then its socket has been full; 0 = it is not
     };
     // What the agent keeps of a sandbox beside the registry.
@@ -77,8 +77,8 @@ class Agent {
         bool released = false;
         bool ended = false;
         api::ShimEnded end;
-        bool killing = false;  // the killer is at it
-        bool kill_owed = false;  // it could not be ordered: no descriptor was free
+        bool killing = false;       // the killer is at it
+        bool kill_owed = false;     // it could not be ordered: no descriptor was free
         uint64_t held_back_ns = 0;  // boot time since when the breaker holds its kill back; 0 = it does not
         uint64_t held_for_ns = 0;   // how long it did
         bool drain_asked = false;
@@ -92,6 +92,15 @@ class Agent {
         bool adopted = false;     // what an earlier agent saw of it is not known
         uint64_t adopt_deadline_ns = 0;
         api::RunResult result;
+    };
+
+    // A sandbox without a command, made ahead for the next run that it fits. It is in no list and in no count.
+    struct Spare {
+        model::SandboxId id;
+        api::Channel control;  // its end ends the spare
+        int pid = -1;          // of the shim
+        bool ready = false;
+        std::string host;  // launch::HostView() before it was made
     };
 
     explicit Agent(Options options);
@@ -124,7 +133,18 @@ class Agent {
     SandboxDns::Sandbox DnsOf(const Run& run, const std::string& address, api::Packet& packet);
     void OnReleased(Run& run, const api::ShimReleased& released);
     void WatchControl(Run& run);
+    void SetPlace(const std::string& id, api::StartShim* order) const;
+    Status OrderShim(Run& run, std::unique_ptr<Spare> spare, const api::StartShim& order,
+                     std::vector<api::FdArg> fds);
     void Attest(Run& run, sandbox::Sandbox& sandbox);
+
+    // agent_spare.cc
+    void MakeSpare();
+    void OnSpare();
+    std::unique_ptr<Spare> TakeSpare(const api::Run& request, const api::Packet& packet, bool egress);
+    bool HostChanged();
+    void DropSpare();
+    void EndSpare();
 
     // agent_end.cc
     void OnUrgent(const v1::Event& event);
@@ -194,14 +214,16 @@ class Agent {
     std::map<std::string, std::unique_ptr<Run>> runs_;
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
     std::map<std::tuple<uint64_t, std::string, bool>, launch::SeccompProgram> seccomp_;
+    std::unique_ptr<Spare> spare_;
+    Fd mountinfo_;  // poll tells whether the host's mounts have changed since the last one
     uint64_t idle_since_ns_ = 0;
     bool dns_adopted_ = false;
-    uint64_t adopted_ns_ = 0;  // the rings are held since then; 0 = they are read
-    uint64_t came_ns_ = 0;     // last connection while they are held
+    uint64_t adopted_ns_ = 0;        // the rings are held since then; 0 = they are read
+    uint64_t came_ns_ = 0;           // last connection while they are held
     uint64_t accept_paused_ns_ = 0;  // no connection can be accepted since then; 0 = they can
-    uint64_t left_out_ns_ = 0;  // when it was looked at
+    uint64_t left_out_ns_ = 0;       // when it was looked at
     uint64_t left_out_ = 0;
-    bool accept_failed_ = false;     // the last try failed, and the log says so
+    bool accept_failed_ = false;  // the last try failed, and the log says so
     Fd signals_;
 };
 

@@ -88,7 +88,8 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     info->labels = FromApi(request.labels());
     SK_RETURN_IF_ERROR(model::CheckLabels(info->labels));
     SK_ASSIGN_OR_RETURN(ChosenPolicy chosen, policies_.Choose(request.policy(), info->labels));
-    info->id = model::SandboxId::New();
+    std::unique_ptr<Spare> spare = TakeSpare(request, packet, NeedsEgress(chosen.policy));
+    info->id = spare != nullptr ? spare->id : model::SandboxId::New();
     info->runtime = "native";
     *id = info->id.str();
 
@@ -112,8 +113,7 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     SK_ASSIGN_OR_RETURN(const policy::CompiledPolicy draft, policy::Compile(run.policy, sensor_.keys()));
     SK_RETURN_IF_ERROR(CheckSources(draft, packet));
     SK_ASSIGN_OR_RETURN(api::StartShim order, MakeOrder(run, *sandbox, draft, request));
-    SK_ASSIGN_OR_RETURN(auto pair, api::Channel::Pair());
-    std::vector<api::FdArg> fds = {{api::FD_CONTROL, pair.second.fd()}};
+    std::vector<api::FdArg> fds;
     for (int i = 0; i < packet.message.fds_size(); ++i)
         fds.emplace_back(packet.message.fds(i), packet.fds[i].get());
     std::vector<Fd> covers;
@@ -122,13 +122,29 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
         SK_RETURN_IF_ERROR(HideScripts(run.policy, {.cells = draft.cells, .keys = &keys},
                                        options_.config.runtime_dir, &order, &fds, &covers));
     }
-    SK_RETURN_IF_ERROR(options_.helper->Start(order, fds));
-    run.control = std::move(pair.first);
+    SK_RETURN_IF_ERROR(OrderShim(run, std::move(spare), order, std::move(fds)));
     WatchControl(run);
     connection.run_id = *id;
     connection.run_events = request.events();
     run.client_events = request.events();
     UpdateBusy();
+    return absl::OkStatus();
+}
+
+Status Agent::OrderShim(Run& run, std::unique_ptr<Spare> spare, const api::StartShim& order,
+                        std::vector<api::FdArg> fds) {
+    if (spare != nullptr) {
+        api::Message message;
+        *message.mutable_start_shim() = order;
+        SK_RETURN_IF_ERROR(Annotate(spare->control.Send(message, fds), "order a sandbox made ahead"));
+        run.control = std::move(spare->control);
+        registry_.Find(run.id)->shim_pid = spare->pid;
+        return absl::OkStatus();
+    }
+    SK_ASSIGN_OR_RETURN(auto pair, api::Channel::Pair());
+    fds.emplace_back(api::FD_CONTROL, pair.second.fd());
+    SK_RETURN_IF_ERROR(options_.helper->Start(order, fds));
+    run.control = std::move(pair.first);
     return absl::OkStatus();
 }
 
@@ -164,16 +180,25 @@ StatusOr<const launch::SeccompProgram*> Agent::Seccomp(uint64_t grants, const ap
     return &it->second;
 }
 
+// Its name, and its cgroup: what a sandbox has before anybody asks for it.
+void Agent::SetPlace(const std::string& id, api::StartShim* order) const {
+    order->set_id(id);
+    order->set_cgroup_name(options_.config.cgroup_name);
+    order->mutable_limits()->set_memory_bytes(options_.config.memory_max_mib << 20);
+    order->mutable_limits()->set_swap_bytes(options_.config.swap_max_mib << 20);
+    order->mutable_limits()->set_pids(options_.config.pids_max);
+    order->mutable_limits()->set_cpu_percent(options_.config.cpu_max_percent);
+}
+
 StatusOr<api::StartShim> Agent::MakeOrder(Run& run, sandbox::Sandbox& sandbox,
                                           const policy::CompiledPolicy& draft, const api::Run& request) {
     api::StartShim order;
-    order.set_id(run.id);
+    SetPlace(run.id, &order);
     *order.mutable_run() = request;
     order.mutable_run()->clear_policy();
     order.set_socket_path(options_.config.socket_path());
     order.set_agent_wait_ns(uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000);
     order.set_uid(sandbox.uid);
-    order.set_cgroup_name(options_.config.cgroup_name);
     for (const policy::PortEntry& entry : run.policy.host) {
         for (uint32_t port = entry.ports.first; port <= entry.ports.last; ++port) {
             if (order.host_ports_size() >= static_cast<int>(launch::kMaxHostPorts)) {
@@ -188,12 +213,9 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, sandbox::Sandbox& sandbox,
         SK_ASSIGN_OR_RETURN(run.dns, dns_->Plan(run.policy));
         order.set_dns(true);
     }
-    order.mutable_limits()->set_memory_bytes(options_.config.memory_max_mib << 20);
-    order.mutable_limits()->set_swap_bytes(options_.config.swap_max_mib << 20);
-    order.mutable_limits()->set_pids(options_.config.pids_max);
-    order.mutable_limits()->set_cpu_percent(options_.config.cpu_max_percent);
     LandlockChoice landlock = LandlockFor(run.policy, draft, sensor_.backend(), bpf_before_landlock_);
-    run.landlock = {.files = HasFileDomain(landlock.domain), .directories = HidesDirectories(landlock.domain)};
+    run.landlock = {.files = HasFileDomain(landlock.domain),
+                    .directories = HidesDirectories(landlock.domain)};
     if (!landlock.left_out.empty()) {
         run.notes.push_back(landlock.left_out);
         sandbox.conditions.push_back("Degraded/NoLandlock");
@@ -286,8 +308,10 @@ Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     info->policies = {{.id = compiled.id, .name = compiled.name, .hash = compiled.hash_hex}};
     info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
     registry_.ReplaceInfo(sandbox, info);
-    const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot(
-        {.cgroup_fd = run.cgroup.get(), .root_pidfd = pidfd, .policy_index = sandbox.policy_index, .closed = true});
+    const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot({.cgroup_fd = run.cgroup.get(),
+                                                            .root_pidfd = pidfd,
+                                                            .policy_index = sandbox.policy_index,
+                                                            .closed = true});
     if (!ref.ok()) {
         DropPolicy(sandbox.policy_index);
         return ref.status();
@@ -361,6 +385,7 @@ void Agent::OnReleased(Run& run, const api::ShimReleased& released) {
     started.set_created_boot_ns(sandbox->times.created_ns);
     started.set_started_boot_ns(released.boot_ns());
     Send(run.client_fd, message);
+    MakeSpare();
 }
 
 }  // namespace stockade::cmd

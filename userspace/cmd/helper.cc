@@ -32,8 +32,10 @@ pid_t ForkShim(api::Channel& channel, api::Packet& order, int argc, char** argv)
     DefaultSignals();
     // A session of its own: a ^C in the terminal that started a transient agent is not for it.
     (void)setsid();
-    SetProcessTitle(argc, argv, "stockade-shim", order.message.start_shim().id());
-    _exit(RunShim(std::move(order)));
+    const api::StartShim& start = order.message.start_shim();
+    SetProcessTitle(argc, argv, start.has_run() ? "stockade-shim" : "stockade-spare", start.id());
+    _exit(RunShim(std::move(order),
+                  [argc, argv, id = start.id()] { SetProcessTitle(argc, argv, "stockade-shim", id); }));
 }
 
 // Keeps the standard streams and the channel: whatever else is open belongs to the agent.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -122,7 +123,30 @@ class Run : public ::testing::Test {
         }
         return true;
     }
+    // The sandbox made ahead has no command; a process that keeps it says so by its name.
+    static bool IsSpare(const std::string& id) {
+        std::error_code error;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+            const std::string dir = entry.path();
+            const auto name = ReadFile(dir + "/comm", 64), words = ReadFile(dir + "/cmdline", 4096);
+            if (name.ok() && *name == "stockade-spare\n" && words.ok() && absl::StrContains(*words, id))
+                return true;
+        }
+        return false;
+    }
     static std::vector<std::string> Cgroups() {
+        std::vector<std::string> names = AllCgroups();
+        std::erase_if(names, IsSpare);
+        return names;
+    }
+    // The one that is made ahead; empty when there is none.
+    static std::string Spare() {
+        for (const std::string& name : AllCgroups()) {
+            if (IsSpare(name)) return name;
+        }
+        return "";
+    }
+    static std::vector<std::string> AllCgroups() {
         std::vector<std::string> names;
         for (const char* mount : {"/sys/fs/cgroup/unified/", "/sys/fs/cgroup/"}) {
             std::error_code error;

@@ -37,10 +37,8 @@ constexpr int kReconnectMs = 50;
 
 class Shim {
   public:
-    explicit Shim(Packet order) : order_(std::move(order)) {
+    Shim(Packet order, std::function<void()> named) : order_(std::move(order)), named_(std::move(named)) {
         control_ = api::Channel(order_.Take(api::FD_CONTROL));
-        session_ = api::Channel(order_.Take(api::FD_SESSION));
-        out_ = order_.Take(api::FD_OUT);
     }
     int Run();
 
@@ -48,6 +46,9 @@ class Shim {
     enum class Phase { kWaitGo, kRunning, kEnded, kDone };
     const api::StartShim& start() const { return order_.message.start_shim(); }
 
+    // Without a command: makes what does not depend on one, and waits. False when none came.
+    bool AwaitCommand();
+    Status MakeAhead();
     Status Build();
     void OnExec();
     void Loop();
@@ -73,10 +74,12 @@ class Shim {
     void SetDeadline(uint64_t wait_ns) { deadline_ns_ = wait_ns == 0 ? 0 : BootNow() + wait_ns; }
 
     Packet order_;
+    std::function<void()> named_;
     api::Channel control_;
     api::Channel session_;
     Fd out_;
     std::unique_ptr<launch::NativeSandbox> sandbox_;
+    std::string unlimited_;   // controllers of its cgroup that are not there
     launch::DnsSockets dns_;  // kept for a next agent
     Phase phase_ = Phase::kWaitGo;
     uint64_t deadline_ns_ = 0;        // of the phase; 0 = none
@@ -84,7 +87,7 @@ class Shim {
     bool over_ = true;                // nothing of it runs, or it never ran
     std::string end_;                 // why it was ended; empty = by itself
     std::string reason_;
-    bool releasing_ = false;          // the command was let go, its execve is not through
+    bool releasing_ = false;  // the command was let go, its execve is not through
     // Why nothing is copied from /out; only the agent knows whether its policy killed it.
     std::string withhold_ = "the agent's word on how it ended is missing";
     api::ShimEnded ended_;
@@ -106,23 +109,60 @@ void Shim::Fail(const Status& status) {
     last_.set_reason(std::string(status.message()));
 }
 
+Status Shim::MakeAhead() {
+    launch::NativeSpec base;
+    base.id = start().id();
+    SK_ASSIGN_OR_RETURN(base.cgroup, MakeCgroup(start()));
+    unlimited_ = base.cgroup.unlimited;
+    SK_ASSIGN_OR_RETURN(sandbox_, launch::NativeSandbox::Prepare(std::move(base)));
+    Message message;
+    message.mutable_shim_started()->set_id(start().id());
+    message.mutable_shim_started()->set_pid(getpid());
+    return control_.Send(message);
+}
+
+bool Shim::AwaitCommand() {
+    if (const Status status = MakeAhead(); !status.ok()) {
+        Fail(status);
+        return false;
+    }
+    while (true) {
+        pollfd fds[] = {{.fd = control_.fd(), .events = POLLIN, .revents = 0},
+                        {.fd = sandbox_->pidfd(), .events = POLLIN, .revents = 0}};
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) return false;
+        if (fds[1].revents != 0) return false;  // the agent sees the end of the channel
+        if (fds[0].revents == 0) continue;
+        StatusOr<std::optional<Packet>> packet = control_.TryReceive();
+        if (!packet.ok()) return false;  // the agent is gone, or has no use for it
+        if (!packet->has_value()) continue;
+        if (!(*packet)->message.start_shim().has_run()) return false;
+        order_ = *std::move(*packet);
+        named_();
+        return true;
+    }
+}
+
 Status Shim::Build() {
     SK_ASSIGN_OR_RETURN(launch::NativeSpec spec, MakeSpec(order_));
-    const std::string cgroup = spec.cgroup.name;
-    const std::string unlimited = spec.cgroup.unlimited;
-    SK_ASSIGN_OR_RETURN(sandbox_, launch::NativeSandbox::Create(std::move(spec)));
+    if (sandbox_ != nullptr) {
+        SK_RETURN_IF_ERROR(sandbox_->Complete(std::move(spec)));
+    } else {
+        SK_ASSIGN_OR_RETURN(spec.cgroup, MakeCgroup(start()));
+        unlimited_ = spec.cgroup.unlimited;
+        SK_ASSIGN_OR_RETURN(sandbox_, launch::NativeSandbox::Create(std::move(spec)));
+    }
     order_.fds.clear();  // the sandbox has its own copies
     Message message;
     api::ShimCreated& created = *message.mutable_shim_created();
     created.set_id(start().id());
     created.set_pid(sandbox_->pid());
-    created.set_cgroup(cgroup);
+    created.set_cgroup(start().id());
     if (sandbox_->in_kind() == launch::InKind::kCopied) {
         created.add_notes("/in is a copy: its file system cannot be idmapped");
     }
-    if (!unlimited.empty())
+    if (!unlimited_.empty())
         created.add_notes(
-            absl::StrCat("no cgroup limits for ", unlimited, ": the controllers are not there"));
+            absl::StrCat("no cgroup limits for ", unlimited_, ": the controllers are not there"));
     std::vector<api::FdArg> fds = {{api::FD_PIDFD, sandbox_->pidfd()}};
     if (start().dns()) {
         SK_ASSIGN_OR_RETURN(dns_, launch::ListenForDns(sandbox_->host_address(), sandbox_->host_link()));
@@ -385,6 +425,12 @@ void Shim::Finish() {
 }
 
 int Shim::Run() {
+    if (!start().has_run() && !AwaitCommand()) {
+        Finish();
+        return 0;
+    }
+    session_ = api::Channel(order_.Take(api::FD_SESSION));
+    out_ = order_.Take(api::FD_OUT);
     if (const Status status = Build(); !status.ok()) {
         Fail(status);
     } else {
@@ -396,11 +442,11 @@ int Shim::Run() {
 
 }  // namespace
 
-int RunShim(Packet order) {
+int RunShim(Packet order, std::function<void()> named) {
     // A write to a client that is gone must not end the sandbox's keeper.
     (void)signal(SIGPIPE, SIG_IGN);
     if (!order.message.has_start_shim()) return 1;
-    return Shim(std::move(order)).Run();
+    return Shim(std::move(order), std::move(named)).Run();
 }
 
 }  // namespace stockade::cmd

@@ -81,9 +81,12 @@ StatusOr<launch::NativeSpec> MakeSpec(api::Packet& order) {
     for (const uint32_t port : start.host_ports()) spec.host_ports.push_back(static_cast<uint16_t>(port));
     spec.landlock = Plan(start.landlock());
     spec.seccomp = {.profile = Filters(start.seccomp_profile()), .floor = Filters(start.seccomp_floor())};
-    SK_ASSIGN_OR_RETURN(const launch::CgroupHome home, launch::FindCgroupHome(start.cgroup_name()));
-    SK_ASSIGN_OR_RETURN(spec.cgroup, launch::CreateCgroup(home, start.id(), Limits(start.limits())));
     return spec;
+}
+
+StatusOr<launch::SandboxCgroup> MakeCgroup(const api::StartShim& start) {
+    SK_ASSIGN_OR_RETURN(const launch::CgroupHome home, launch::FindCgroupHome(start.cgroup_name()));
+    return launch::CreateCgroup(home, start.id(), Limits(start.limits()));
 }
 
 }  // namespace stockade::cmd

@@ -9,6 +9,8 @@ namespace stockade::cmd {
 
 // Takes the descriptors out of `order`; the stdio ones stay there, for the spec borrows them.
 // Makes the sandbox's cgroup, which the spec owns.
+// Without the cgroup.
 StatusOr<launch::NativeSpec> MakeSpec(api::Packet& order);
+StatusOr<launch::SandboxCgroup> MakeCgroup(const api::StartShim& start);
 
 }  // namespace stockade::cmd
