@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -40,6 +41,29 @@ class Exporter {
     // Flush, then let go of the peer. Export after it fails.
     virtual Status Close() = 0;
     // Any thread.
+    virtual ExporterCounters counters() const = 0;
+};
+
+// An exporter that says later what became of an event, for what must not be lost: pipeline/spool_pump.h
+// feeds it from the spool and acknowledges what it delivered. One thread calls it.
+class SpooledExporter {
+  public:
+    // Called by Poll and Close, once for each event that Send took. kInvalidArgument: the peer will never take
+    // it. kAborted: not delivered, nor will it be by this exporter. Other failures: it may be sent again.
+    using Delivered = std::function<void(uint64_t tag, const Status& status)>;
+
+    virtual ~SpooledExporter() = default;
+    virtual std::string name() const = 0;
+    // Before the first Send.
+    virtual void OnDelivered(Delivered delivered) = 0;
+    // `again`: it may have been delivered before. kUnavailable: enough is under way, Poll first.
+    // kInvalidArgument: never. kFailedPrecondition: this exporter is broken; make another.
+    virtual Status Send(uint64_t tag, const v1::Event& event, bool again) = 0;
+    virtual void Poll(int timeout_ms) = 0;
+    // What the peer last complained of; OK while it does what it should. Any thread.
+    virtual Status Health() const = 0;
+    // Waits so long for what is under way, then lets go of it and of the peer.
+    virtual void Close(int timeout_ms) = 0;
     virtual ExporterCounters counters() const = 0;
 };
 

@@ -57,6 +57,7 @@ LIBRARIES = {
     r'zlib\.h': {'userspace/cmd', 'tests'},
     # The node's signature under the events that leave it.
     r'sodium\.h': {'userspace/pipeline', 'tests'},
+    r'librdkafka/.*': {'exporters', 'tests'},
     # userspace/model: names of system calls.
     r'seccomp\.h': {'userspace/launch', 'userspace/model', 'tests'},
     r'CLI/.*': {'userspace/cmd', 'tests'},

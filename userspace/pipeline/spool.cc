@@ -265,10 +265,10 @@ void Spool::GiveUp(Lane lane) {
         reader.Advance();
     }
     counters_.lost_full += count;
-    TellLost(lost);
+    TellLost(lost, "spool", "full");
 }
 
-v1::Event Spool::LostEvent(absl::string_view cause, uint64_t count) const {
+v1::Event Spool::LostEvent(absl::string_view stage, absl::string_view cause, uint64_t count) const {
     v1::Event event;
     const uint64_t wall = WallNow();
     event.set_node(options_.node);
@@ -276,7 +276,7 @@ v1::Event Spool::LostEvent(absl::string_view cause, uint64_t count) const {
     event.set_boot_ns(BootNow());
     event.mutable_time()->set_seconds(static_cast<int64_t>(wall / kNanos));
     event.mutable_time()->set_nanos(static_cast<int32_t>(wall % kNanos));
-    event.mutable_lost()->set_stage("spool");
+    event.mutable_lost()->set_stage(std::string(stage));
     event.mutable_lost()->set_cause(std::string(cause));
     event.mutable_lost()->set_count(count);
     event.set_id(absl::StrCat(options_.node, ".spool.", next_position_));
@@ -284,14 +284,14 @@ v1::Event Spool::LostEvent(absl::string_view cause, uint64_t count) const {
 }
 
 // Not bounded: it makes room, and what it writes is a fraction of that.
-void Spool::TellLost(const Lost& lost) {
+void Spool::TellLost(const Lost& lost, absl::string_view stage, absl::string_view cause) {
     for (const auto& [sandbox, events] : lost) {
-        v1::Event told = LostEvent("full", 0);
+        v1::Event told = LostEvent(stage, cause, 0);
         const auto tell = [&] {
             if (!sandbox.empty()) *told.mutable_sandbox() = events.front().sandbox();
             (void)AppendLocked(&told,
                                false);  // cannot fail: it is small, and of the kind that a sealed chain takes
-            told = LostEvent("full", 0);
+            told = LostEvent(stage, cause, 0);
         };
         for (const v1::LostRange& range : RangesOf(events)) {
             v1::Lost* out = told.mutable_lost();
@@ -309,8 +309,16 @@ void Spool::TellLost(const Lost& lost) {
     }
 }
 
+void Spool::Reject(const std::string& reader, uint64_t position, const v1::Event& event,
+                   absl::string_view cause) {
+    Ack(reader, position);
+    std::lock_guard lock(mutex_);
+    ++counters_.rejected;
+    TellLost({{event.sandbox().id(), {event}}}, "exporter", cause);
+}
+
 void Spool::TellDamage() {
-    v1::Event event = LostEvent("damaged", damage_to_tell_);
+    v1::Event event = LostEvent("spool", "damaged", damage_to_tell_);
     damage_to_tell_ = 0;
     (void)AppendLocked(&event, false);  // small: cannot fail
 }

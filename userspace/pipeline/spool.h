@@ -46,6 +46,7 @@ struct SpoolCounters {
     uint64_t appended = 0;
     uint64_t lost_full = 0;     // given up, as the bound was reached
     uint64_t lost_damaged = 0;  // checksum or form was wrong; at least so many
+    uint64_t rejected = 0;      // what a peer will never take
     uint64_t torn = 0;          // cut in mid-record, found at a start
     uint64_t refused = 0;       // Append failed: the disk takes nothing and the buffer is full
     std::map<std::string, uint64_t> write_errors;  // by errno's name: ENOSPC, EROFS ...
@@ -87,6 +88,9 @@ class Spool {
     // Nullopt: there is none, or too many are in flight.
     std::optional<Record> Next(const std::string& reader);
     void Ack(const std::string& reader, uint64_t position);
+    // The peer will never take this one: acknowledged, and told as lost. `event` is what was handed out.
+    void Reject(const std::string& reader, uint64_t position, const v1::Event& event,
+                absl::string_view cause);
     // What was handed out and is not acknowledged is handed out again, in order.
     void Rewind(const std::string& reader);
 
@@ -146,9 +150,9 @@ class Spool {
     uint64_t Bytes() const;
     bool GiveUpOldest();
     void GiveUp(Lane lane);
-    void TellLost(const Lost& lost);
+    void TellLost(const Lost& lost, absl::string_view stage, absl::string_view cause);
     void TellDamage();
-    v1::Event LostEvent(absl::string_view cause, uint64_t count) const;
+    v1::Event LostEvent(absl::string_view stage, absl::string_view cause, uint64_t count) const;
     void Collect();
     // spool_read.cc
     uint64_t Readable() const;

@@ -165,7 +165,7 @@ void Spool::AccountForDamage(uint64_t damaged) {
         if (!head.sealed) open.push_back(sandbox);
     }
     for (const std::string& sandbox : open) {
-        v1::Event event = LostEvent("damaged", sandbox.empty() ? damaged : 0);
+        v1::Event event = LostEvent("spool", "damaged", sandbox.empty() ? damaged : 0);
         if (!sandbox.empty()) event.mutable_sandbox()->set_id(sandbox);
         *event.mutable_lost()->add_exports() = chain_.Skip(sandbox, damaged);
         (void)AppendLocked(&event, false);  // small: cannot fail

@@ -52,7 +52,7 @@ Status Verifier::Add(const v1::Event& event) {
     chain.at[seq] = event.chain();
     if (event.has_lost()) {
         for (const v1::LostRange& range : event.lost().exports()) chain.lost[range.first()] = range;
-        if (event.lost().stage() != "spool") report.lost_records += event.lost().count();
+        if (event.lost().exports_size() == 0) report.lost_records += event.lost().count();
     }
     if (event.has_seal()) chain.seals[seq] = event;
     if (seq == 1) {

@@ -37,7 +37,7 @@ struct ChainReport {
     uint64_t first_fault = 0;   // lowest export_seq of any of them, 0 = none
 
     // Not complete, but told.
-    uint64_t lost = 0;          // given up or damaged in the spool
+    uint64_t lost = 0;          // behind the number: given up or damaged in the spool, refused by the peer
     uint64_t lost_records = 0;  // of the kernel, before they had an export_seq
     bool sealed = false;        // without it: running still, or cut at the end
 

@@ -1,0 +1,79 @@
+// The thread between the spool and an exporter that must not lose: sends, acknowledges what is delivered,
+// sends again what is not, tells what the peer will never take.
+//
+//   SpoolPump pump(*spool, "kafka", [&] { return exporters::MakeKafka(options); });
+//   SK_RETURN_IF_ERROR(pump.Start());   // fails for options that are wrong; a peer that is away is waited for
+//   ...
+//   pump.Stop(5000);                    // what is under way has so long
+//
+// After a failed delivery nothing is sent until all that is under way is decided, so that what comes again
+// comes in order. The spool must outlive it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "exporters/exporter.h"
+#include "userspace/pipeline/spool.h"
+
+namespace stockade::pipeline {
+
+struct PumpCounters {
+    uint64_t sent = 0;
+    uint64_t delivered = 0;
+    uint64_t rejected = 0;  // will never be taken; told as lost
+    uint64_t failed = 0;    // not delivered at that time, and sent again
+    uint64_t remade = 0;    // exporters that broke
+};
+
+class SpoolPump {
+  public:
+    // Under way at once: bounds what comes twice after a crash, and memory.
+    static constexpr size_t kMaxUnderWay = 16384;
+
+    using MakeFn = std::function<StatusOr<std::unique_ptr<exporters::SpooledExporter>>()>;
+    SpoolPump(Spool& spool, std::string reader, MakeFn make);
+    ~SpoolPump();
+    Status Start();
+    void Stop(int drain_ms);
+
+    PumpCounters counters() const;
+    // What the peer last complained of. Any thread.
+    Status Health() const;
+
+  private:
+    struct UnderWay {  // enough to tell of it should it be refused
+        std::string sandbox;
+        std::string node;
+        uint64_t export_seq;
+        std::string chain;
+    };
+    void Run();
+    void Step();
+    void SendNext();
+    void Recover();
+    void OnDelivered(uint64_t tag, const Status& status);
+    void Remake();
+    void Count(uint64_t PumpCounters::* counter);
+
+    Spool& spool_;
+    const std::string reader_;
+    const MakeFn make_;
+    std::thread thread_;
+    std::atomic<bool> stop_{false};
+    std::optional<Spool::Record> held_;  // was not taken yet
+    std::map<uint64_t, UnderWay> under_way_;
+    bool failed_ = false;
+    int backoff_ms_ = 0;
+    mutable std::mutex mutex_;
+    std::shared_ptr<exporters::SpooledExporter> exporter_;  // replaced under mutex_
+    PumpCounters counters_;
+};
+
+}  // namespace stockade::pipeline
