@@ -167,6 +167,8 @@ Status Client::Bind(const How& how) {
         binding.pins.push_back({.zone = dns::ZoneHash(keys, name), .below = false, .ports = {443}, .tls = false});
     for (const std::string& name : how.below)
         binding.pins.push_back({.zone = dns::ZoneHash(keys, name), .below = true, .ports = {443}, .tls = false});
+    for (const Opens& rule : how.opens)
+        binding.pins.push_back({dns::ZoneHash(keys, rule.name), rule.below, rule.ports, false});
     return TheSensor()->BindDns(sandbox_->ref(), binding);
 }
 

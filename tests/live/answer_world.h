@@ -40,9 +40,15 @@ class Server {
 // One that lists names, and talks.
 class Client {
   public:
+    struct Opens {
+        std::string name;
+        bool below;
+        std::vector<uint16_t> ports;
+    };
     struct How {
         std::vector<std::string> exact = {"good.test"}, below = {"wild.test"};  // they open port 443
-        std::vector<std::string> network = {};                                  // more items of network.allow
+        std::vector<Opens> opens = {};          // more of them, in the kernel's binding alone
+        std::vector<std::string> network = {};  // more items of network.allow
         std::vector<std::string> servers = {kResolver, kResolver6};
         std::vector<int> loopback = {};
         bool observe = false;

@@ -22,6 +22,40 @@ TEST_F(DnsAnswers, SixtyAddressesAreOpened) {
         EXPECT_EQ(client.Do("reach " + address.text + " 443"), ".") << address.text;
 }
 
+// All rules that cover a name count, each with its own ports; two of one name are one.
+TEST_F(DnsAnswers, EachRuleOpensItsPorts) {
+    Client client({});
+    ASSERT_TRUE(client.ok());
+    ASSERT_TRUE(client
+                    .Bind({.exact = {"a.b.test"},
+                           .below = {},
+                           .opens = {{"a.b.test", false, {1001, 443}},
+                                     {"a.b.test", true, {1002}},
+                                     {"b.test", true, {1003}},
+                                     {"b.test", false, {1004}},
+                                     {"test", true, {1005}}}})
+                    .ok());
+    const Fresh address = FreshAddress();
+    Resolve(client, "a.b.test", {Address(AtQuestion(), address.bytes)});
+    // Nobody listens but at 443.
+    for (const auto& [port, word] :
+         {std::pair{443, "."}, std::pair{1001, "?"}, std::pair{1002, "x"}, std::pair{1003, "?"},
+          std::pair{1004, "x"}, std::pair{1005, "?"}, std::pair{1006, "x"}}) {
+        EXPECT_EQ(client.Do(absl::StrCat("reach ", address.text, " ", port)), word) << port;
+    }
+    // Port 0 opens all but those that carry names.
+    ASSERT_TRUE(client.Bind({.exact = {}, .below = {}, .opens = {{"test", true, {0}}}}).ok());
+    Resolve(client, "a.b.test", {Address(AtQuestion(), address.bytes)});
+    EXPECT_EQ(client.Do("reach " + address.text + " 1006"), "?");
+    EXPECT_EQ(client.Do("reach " + address.text + " 853"), "x");
+    std::vector<uint16_t> ports(SK_DNS_RULE_PORTS);
+    for (size_t i = 0; i < ports.size(); i++) ports[i] = static_cast<uint16_t>(2000 + i);
+    EXPECT_TRUE(
+        client.Bind({.exact = {}, .below = {}, .opens = {{"test", true, ports}, {"test", false, {1}}}}).ok());
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        client.Bind({.exact = {}, .below = {}, .opens = {{"test", true, ports}, {"test", true, {1}}}})));
+}
+
 // More queries at once than a socket remembers: the oldest is forgotten, and told.
 TEST_F(DnsAnswers, AQueryThatIsForgottenIsCounted) {
     Client client({});
