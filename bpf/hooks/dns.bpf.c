@@ -66,6 +66,9 @@ static __always_inline int udp_payload(struct __sk_buff *skb, int at, struct sk_
     to->source_port = __builtin_bswap16(udp.source);
     if (to->port != SK_DNS_PORT && !to->names) return 0;
     if (skb->gso_segs > 1) return -SK_DNS_FAULT_SEGMENTS;
+    /* What does not lie in the packet's own memory may be its sender's (MSG_ZEROCOPY, splice), who could change
+     * it after this; no client's query is so long that the kernel puts it elsewhere. */
+    if ((__u64)skb->data_end - (__u64)skb->data < skb->len) return -SK_DNS_FAULT_PAGES;
     if (__builtin_bswap16(udp.len) != skb->len - at) return -SK_DNS_FAULT_UDP_LENGTH;
     return at + sizeof(udp);
 }

@@ -52,7 +52,8 @@
     X(27, FRAGMENT, "IP fragment")                                               \
     X(28, SEGMENTS, "several datagrams in one buffer (GSO)")                     \
     X(29, EXTENSION, "IPv6 extension header")                                    \
-    X(30, UDP_LENGTH, "UDP length that is not the packet's")
+    X(30, UDP_LENGTH, "UDP length that is not the packet's")                     \
+    X(31, PAGES, "in memory that its sender could change meanwhile")
 
 enum sk_dns_fault {
     SK_DNS_OK = 0,
@@ -60,7 +61,7 @@ enum sk_dns_fault {
     SK_DNS_FAULTS(X)
 #undef X
 };
-#define SK_DNS_FAULT_LAST 30
+#define SK_DNS_FAULT_LAST 31
 
 #define SK_DNS_TYPES(X) \
     X(1, A)             \

@@ -1,12 +1,14 @@
 // Datagrams to port 53 of loopback. Standard input: for each its length in two bytes, network order, and itself. And
 // a client of names that does what its standard input says.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "tests/triggers/trigger.h"
@@ -27,26 +29,28 @@ bool ReadWhole(void* out, size_t size) {
 
 // One character for each: '.' it was taken, 'x' EPERM, '?' anything else.
 template <typename Address>
-int SendAll(int fd, const Address& to) {
+int SendAll(int fd, const Address& to, int flags = 0) {
     static unsigned char bytes[65536];
     unsigned char head[2];
     while (ReadWhole(head, 2)) {
         const size_t size = static_cast<size_t>(head[0] << 8 | head[1]);
         if (!ReadWhole(bytes, size)) return Setup("read");
-        const ssize_t sent = sendto(fd, bytes, size, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+        const ssize_t sent = sendto(fd, bytes, size, flags, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
         const char word = sent >= 0 ? '.' : errno == EPERM ? 'x' : '?';
         if (write(1, &word, 1) != 1) return Setup("write");
     }
     return 0;
 }
 
-int To4(int fd) {
+sockaddr_in Loopback() {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(53);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return SendAll(fd, to);
+    return to;
 }
+
+int To4(int fd, int flags = 0) { return SendAll(fd, Loopback(), flags); }
 
 int To6(int fd) {
     sockaddr_in6 to{};
@@ -79,6 +83,33 @@ int Dns6Options(Args) {
     const unsigned char nothing[] = {0, 0, 1, 4, 0, 0, 0, 0};  // an extension header of padding
     if (setsockopt(fd, IPPROTO_IPV6, IPV6_DSTOPTS, nothing, sizeof(nothing)) != 0) return Setup("IPV6_DSTOPTS");
     return To6(fd);
+}
+
+// The kernel sends what lies in the sender's memory then, and not what lay there when it was judged.
+int Dns4Zerocopy(Args) {
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
+    if (setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0) return Setup("SO_ZEROCOPY");
+    return To4(fd, MSG_ZEROCOPY);
+}
+
+// The same by way of a pipe.
+int Dns4Spliced(Args) {
+    static unsigned char bytes[65536];
+    unsigned char head[2];
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    const sockaddr_in to = Loopback();
+    int ends[2];
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0 || pipe(ends) != 0) return Setup("connect");
+    while (ReadWhole(head, 2)) {
+        const size_t size = static_cast<size_t>(head[0] << 8 | head[1]);
+        if (!ReadWhole(bytes, size)) return Setup("read");
+        const iovec vector = {bytes, size};
+        if (vmsplice(ends[1], &vector, 1, 0) != static_cast<ssize_t>(size)) return Setup("vmsplice");
+        const ssize_t sent = splice(ends[0], nullptr, fd, nullptr, size, 0);
+        const char word = sent >= 0 ? '.' : errno == EPERM ? 'x' : '?';
+        if (write(1, &word, 1) != 1) return Setup("write");
+    }
+    return 0;
 }
 
 constexpr int kSockets = 40;
@@ -161,6 +192,8 @@ constexpr Trigger kTriggers[] = {{"dns4", 0, "", Dns4},
                                  {"dns6", 0, "", Dns6},
                                  {"dns4_segments", 1, "SIZE", Dns4Segments},
                                  {"dns4_options", 0, "", Dns4Options},
+                                 {"dns4_zerocopy", 0, "", Dns4Zerocopy},
+                                 {"dns4_spliced", 0, "", Dns4Spliced},
                                  {"dns6_options", 0, "", Dns6Options},
                                  {"dns_talk", 0, "", Talk}};
 
