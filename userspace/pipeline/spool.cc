@@ -178,6 +178,7 @@ Status Spool::FlushLane(Lane lane) {
     const Status status = state.file->Write(state.buffer, options_.write);
     Count(status);
     if (!status.ok()) return status;
+    disk_bytes_ += state.file->bytes() - state.segments.back().bytes;
     state.segments.back().bytes = state.file->bytes();
     state.buffer.clear();
     return status;
@@ -206,11 +207,8 @@ Status Spool::Sync() {
 // --- giving up ---
 
 uint64_t Spool::Bytes() const {
-    uint64_t bytes = 0;
-    for (const LaneState& state : lanes_) {
-        bytes += state.buffer.size();
-        for (const Segment& segment : state.segments) bytes += segment.bytes;
-    }
+    uint64_t bytes = disk_bytes_;
+    for (const LaneState& state : lanes_) bytes += state.buffer.size();
     return bytes;
 }
 
@@ -259,6 +257,7 @@ void Spool::GiveUp(Lane lane) {
     (void)unlink(
         segment.path
             .c_str());  // what stays is read once more at the next start, and is acknowledged or lost then
+    disk_bytes_ -= segment.bytes;
     state.segments.pop_front();
     for (auto& [name, reader] : readers_) {
         if (reader.lanes[lane].segment == segment.first) reader.lanes[lane] = Cursor{};
@@ -333,6 +332,7 @@ void Spool::Collect() {
             if (segment.last == 0 || segment.last > acked || segment.last >= heads_saved_) break;
             (void)unlink(
                 segment.path.c_str());  // what stays is read again at the next start, and is acknowledged
+            disk_bytes_ -= segment.bytes;
             state.segments.pop_front();
         }
     }

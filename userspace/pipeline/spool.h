@@ -9,7 +9,8 @@
 // SEAM: the thread behind the rings calls Append for each event and Flush for each pass; only then may
 // the rings be released. When Append fails with kResourceExhausted the record stays in the ring, which
 // counts what it loses. An exporter's thread calls Next, and Ack from its delivery reports, in any order;
-// after a failed delivery Rewind. Seal a sandbox once it is destroyed and its summary appended. Sync
+// after a failed delivery Rewind. After a start, seal the sandboxes that are gone: heads of what is not
+// sealed are kept for ever. Seal a sandbox once it is destroyed and its summary appended. Sync
 // every second or so. Any thread; none is held for longer than a write.
 //
 // Three lanes of segment files: telemetry, violations, and findings with all that keeps the books. When
@@ -168,6 +169,7 @@ class Spool {
     std::map<std::string, Reader> readers_;
     uint64_t next_position_ = 1;
     uint64_t first_of_start_ = 1;  // positions below were there before this start
+    uint64_t disk_bytes_ = 0;      // of all segments
     uint64_t heads_saved_ = 0;     // the snapshot of heads holds all below
     uint64_t damage_to_tell_ = 0;
     SpoolCounters counters_;

@@ -128,6 +128,7 @@ Status Spool::LoadLane(Lane lane, uint64_t from, Found* found, uint64_t* damaged
         if (!is_last && segment.last < from) continue;
         SK_RETURN_IF_ERROR(LoadSegment(state, segment, is_last, found, damaged));
     }
+    for (const Segment& segment : state.segments) disk_bytes_ += segment.bytes;
     return absl::OkStatus();
 }
 

@@ -136,6 +136,11 @@ TEST_F(SpoolTest, AtTheBoundTelemetryGoesFirstAndEachLossIsTold) {
     }
     ASSERT_TRUE(spool->Flush().ok());
     EXPECT_LE(spool->counters().bytes, options_.max_bytes + options_.segment_bytes);
+    uint64_t on_disk = 0;
+    for (const Lane lane : {kTelemetry, kViolations, kFindings}) {
+        for (const std::string& path : Segments(lane)) on_disk += std::filesystem::file_size(path);
+    }
+    EXPECT_EQ(spool->counters().bytes, on_disk);
     const auto events = Drain(*spool);
     uint64_t findings = 0, violations = 0, told = 0;
     for (const auto& event : events) {
