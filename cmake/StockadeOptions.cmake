@@ -3,11 +3,10 @@ option(STOCKADE_WERROR "Warnings are errors" ON)
 option(STOCKADE_FUZZ "Build *_fuzz.cc with libFuzzer (needs clang)" OFF)
 set(STOCKADE_SANITIZE "" CACHE STRING "Value of -fsanitize= for all C and C++ code, e.g. address,undefined")
 
-# Without this sloppiness ccache leaves alone what is compiled with precompiled headers.
 find_program(CCACHE ccache)
 if(CCACHE)
     set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/ccache.sh ${CCACHE})
 endif()
 
 # Paths of the build machine stay out of the binaries, and ccache hits across checkouts.

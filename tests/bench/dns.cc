@@ -111,7 +111,9 @@ Status Begin(Scene& scene, const State& state) {
     kernel::DnsBinding binding{.mode = state.mode,
                                .servers = {{.hi = 0, .lo = ntohl(inet_addr(kResolver))}},
                                .tcp = false,
+                               .answers = false,
                                .rules = {},
+                               .pins = {},
                                .budget = budget};
     binding.rules.push_back({dns::ZoneHash(scene.machine->keys(), kQueryZone),
                              {.flags = SK_DNS_RULE_BELOW, .tier = 0, .budget = 0, .pad = 0}});
