@@ -206,8 +206,8 @@ Status DnsMaps::Pin(const SlotRef& ref, const sk_dns_server& address, int family
         std::erase_if(pins, [&](const auto& pin) { return pin.second.until_ns < now && bpf_map_delete_elem(fd, &pin.first) == 0; });
         if (pins.size() >= kMaxPins) return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxPins, " addresses by name in one sandbox"));
     }
-    pin.until_ns = std::max(pin.until_ns, until_ns);
-    if (!tls) pin.plain_until_ns = std::max(pin.plain_until_ns, until_ns);
+    pin.until_ns = std::max<uint64_t>(pin.until_ns, until_ns);
+    if (!tls) pin.plain_until_ns = std::max<uint64_t>(pin.plain_until_ns, until_ns);
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_update_elem(fd, &key, &pin, BPF_ANY), "pin an address"));
     pins[key] = pin;
     return absl::OkStatus();
