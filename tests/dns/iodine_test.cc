@@ -136,7 +136,9 @@ class Iodine : public ::testing::Test {
         const kernel::DnsBinding binding{.mode = mode,
                                          .servers = {{.hi = 0, .lo = ntohl(inet_addr(Outside::kAddress))}},
                                          .tcp = false,
+                                         .answers = false,
                                          .rules = {},
+                                         .pins = {},
                                          .budget = *budget};
         const Status bound = live::TheSensor()->BindDns(client->sandbox->ref(), binding);
         EXPECT_TRUE(bound.ok()) << bound;

@@ -144,7 +144,7 @@ Client::Client(const How& how) {
     amounts.epoch_ns = BootNow();
     amounts.zone_budget = amounts.total_budget = amounts.ranked_budget = amounts.reverse_budget =
         SK_DNS_UNLIMITED;
-    auto budget = TheSensor()->OpenDnsBudget(amounts);
+    auto budget = TheSensor()->OpenDnsBudget(amounts, {});
     EXPECT_TRUE(budget.ok()) << budget.status();
     if (!budget.ok()) return;
     budget_ = *budget;
