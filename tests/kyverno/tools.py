@@ -1,0 +1,113 @@
+#!/usr/bin/python3
+"""The real Kubernetes tools that the tests run, built from the Go modules of tools/*. tools.py NAME... builds what is not there.
+
+Binaries are kept in STOCKADE_CACHE, keyed by their module's go.mod and go.sum: another version is another folder, and nothing is built
+twice. The modules are committed as `go mod tidy` left them; nothing here changes them.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRESS_S = 30
+VERSION = 'k8s.io/component-base/version.git'
+
+# Module -> (packages, more linker flags). The API server refuses clients of no version, so it is told its own.
+TOOLS = {
+    'kyverno': (['github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno'], ''),
+    'etcd': (['go.etcd.io/etcd/server/v3'], ''),
+    'kube-apiserver': (['k8s.io/kubernetes/cmd/kube-apiserver', 'k8s.io/kubernetes/cmd/kubectl'],
+                       f' -X {VERSION}Version=v1.35.4 -X {VERSION}Major=1 -X {VERSION}Minor=35'),
+}
+# Program -> (module, file name that `go install` gives it)
+PROGRAMS = {
+    'kyverno': ('kyverno', 'kubectl-kyverno'),
+    'etcd': ('etcd', 'server'),  # go.etcd.io/etcd/server/v3: Go leaves a version out of a program's name
+    'kube-apiserver': ('kube-apiserver', 'kube-apiserver'),
+    'kubectl': ('kube-apiserver', 'kubectl'),
+}
+
+
+def cache_dir():
+    default = '/var/cache/stockade' if os.geteuid() == 0 else os.path.expanduser('~/.cache/stockade')
+    return os.path.join(os.environ.get('STOCKADE_CACHE') or default, 'kubernetes-tools')
+
+
+def module_dir(module):
+    """Where the binaries of a module are, or will be."""
+    key = hashlib.sha256()
+    for name in ('go.mod', 'go.sum'):
+        with open(os.path.join(HERE, 'tools', module, name), 'rb') as file:
+            key.update(file.read())
+    return os.path.join(cache_dir(), f'{module}-{key.hexdigest()[:16]}')
+
+
+def path(program):
+    """The program's path; an error where it is not built."""
+    module, name = PROGRAMS[program]
+    found = os.path.join(module_dir(module), name)
+    if not os.path.exists(found):
+        raise FileNotFoundError(f'{program} is not built: tests/kyverno/tools.py {module}')
+    return found
+
+
+def say(text):
+    print(f'dev: {text}', file=sys.stderr, flush=True)
+
+
+def find_go():
+    go = shutil.which('go') or shutil.which('go', path='/usr/local/go/bin:/usr/lib/go-1.26/bin')
+    if not go:
+        sys.exit('dev: the Kubernetes tools are built with Go, and there is none: install Go 1.26 (or any from 1.21 on, which fetches it)')
+    return go
+
+
+def install(go, module, packages, flags, target):
+    """go install with a word every PROGRESS_S seconds: -v names each package as it is compiled."""
+    environment = {**os.environ, 'GOBIN': target, 'GOFLAGS': '-buildvcs=false -mod=readonly -p=' + os.environ.get('JOBS', str(os.cpu_count()))}
+    command = ['nice', '-n', '19', go, 'install', '-v', '-trimpath', '-ldflags', '-s -w' + flags] + packages
+    start, told, compiled, last = time.monotonic(), time.monotonic(), 0, []
+    with subprocess.Popen(command, cwd=os.path.join(HERE, 'tools', module), env=environment, stdin=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            compiled += not line.startswith('go: downloading')
+            last = (last + [line.rstrip()])[-20:]
+            if time.monotonic() - told > PROGRESS_S:
+                told = time.monotonic()
+                say(f'{module}: {compiled} packages compiled in {told - start:.0f} s ({last[-1]})')
+    if process.returncode:
+        sys.exit('\n'.join(last + [f'dev: {module} does not build']))
+    say(f'{module}: built in {time.monotonic() - start:.0f} s')
+
+
+def copy_crds(go, target):
+    """Kyverno's own kinds, for the API server to check policies by."""
+    where = subprocess.run([go, 'list', '-m', '-f', '{{.Dir}}', 'github.com/kyverno/kyverno'], cwd=os.path.join(HERE, 'tools', 'kyverno'),
+                           check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    shutil.copytree(os.path.join(where, 'config', 'crds', 'policies.kyverno.io'), os.path.join(target, 'crds'))
+
+
+def build(module):
+    packages, flags = TOOLS[module]
+    target = module_dir(module)
+    if os.path.isdir(target):
+        return
+    os.makedirs(cache_dir(), exist_ok=True)
+    say(f'building {module} for the tests (some minutes; kept in {target})')
+    # Published by one rename: a build that was cut short leaves nothing that looks finished.
+    with tempfile.TemporaryDirectory(dir=cache_dir(), prefix='new.') as scratch:
+        binaries = os.path.join(scratch, 'bin')
+        install(find_go(), module, packages, flags, binaries)
+        if module == 'kyverno':
+            copy_crds(find_go(), binaries)
+        os.rename(binaries, target)
+
+
+if __name__ == '__main__':
+    for wanted in sys.argv[1:] or TOOLS:
+        build(wanted)
