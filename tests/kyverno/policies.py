@@ -1,0 +1,80 @@
+"""The policies of kyverno/, and what they say of resources, asked of the real CLI."""
+
+import os
+import tempfile
+
+import gate
+import yaml
+
+ROOT = os.environ.get('STOCKADE_SOURCE_DIR') or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+POLICIES = os.path.join(ROOT, 'kyverno')
+FLAG_OF_KIND = {'ValidatingPolicy': 'isValidatingPolicy', 'ValidatingAdmissionPolicy': 'isValidatingAdmissionPolicy'}
+
+# Folders without a test of the CLI: it simulates neither CONNECT nor an UPDATE that changes something, and knows no kinds of others'
+# definitions. server_test.py shows them.
+SERVER_ONLY = {'exec-ban', 'node-proxy', 'protect-cluster', 'protect-nodes', 'protect-policies'}
+# Validations that judge a change, or who makes it, and so are shown by server_test.py on the twin.
+CHANGES = {
+    'labels and annotations of stockade.dev do not change',
+    'only stockade:operators take the label stockade.dev/sandbox away or change it',
+    'only stockade:operators change the pod-security labels of a sandbox namespace',
+    'only stockade:operators and stockade:break-glass open the glass',
+    'stockade.dev/break-glass is the second since 1970 at which it expires: 10 digits',
+    'break-glass expires within the hour',
+}
+
+
+def folders():
+    return sorted(name for name in os.listdir(POLICIES) if os.path.isdir(os.path.join(POLICIES, name)))
+
+
+def load(folder, name):
+    return gate.documents(os.path.join(POLICIES, folder, name))
+
+
+def policy(folder):
+    return load(folder, 'policy.yaml')[0]
+
+
+def twins(folder):
+    """The native policies of a folder; the first is the twin of policy.yaml."""
+    return load(folder, 'twin.yaml')
+
+
+def bindings(folder):
+    return load(folder, 'binding.yaml')
+
+
+def write_test(scratch, policy_documents, resources, userinfo=None):
+    """A test folder in which every policy that judges is expected to refuse every resource. Returns the expectations."""
+    kinds = {}
+    for resource in resources:
+        kinds.setdefault(resource['kind'], []).append(gate.name_of(resource))
+    results = [{FLAG_OF_KIND[document['kind']]: True, 'policy': document['metadata']['name'], 'kind': kind, 'resources': names,
+                'result': 'fail'} for document in policy_documents for kind, names in kinds.items()]
+    test = {'apiVersion': 'cli.kyverno.io/v1alpha1', 'kind': 'Test', 'metadata': {'name': 'generated'}, 'policies': ['policies.yaml'],
+            'resources': ['resources.yaml'], 'variables': 'values.yaml', 'results': results}
+    parts = {'policies.yaml': policy_documents, 'resources.yaml': resources, gate.TEST_FILE: [test],
+             'values.yaml': gate.documents(os.path.join(POLICIES, 'values.yaml'))}
+    if userinfo:
+        test['userinfo'] = 'userinfo.yaml'
+        parts['userinfo.yaml'] = [userinfo]
+    for name, documents in parts.items():
+        with open(os.path.join(scratch, name), 'w', encoding='utf-8') as file:
+            yaml.safe_dump_all(documents, file, sort_keys=False)
+    return [gate.Expectation(result['policy'], result['kind'], name) for result in results for name in result['resources']]
+
+
+def judge(policy_documents, resources, userinfo=None):
+    """{Expectation: 'refused', 'passes', 'not selected' or what the CLI says instead}, from one run of the CLI."""
+    with tempfile.TemporaryDirectory(prefix='stockade-kyverno.') as scratch:
+        expectations = write_test(scratch, policy_documents, resources, userinfo)
+        rows, _, output = gate.run_cli(scratch)
+    # The CLI has three words for what a policy does not look at: by a selector, by its resource rules, by a match condition.
+    words = {'Ok': 'refused', 'Want fail, got pass': 'passes', 'Excluded': 'not selected', 'Not found': 'not selected',
+             'Want fail, got skip': 'not selected'}
+    said = {gate.Expectation(row.policy, row.kind, row.resource): words.get(row.reason, row.reason) for row in rows}
+    missing = [expectation for expectation in expectations if expectation not in said]
+    if missing or not said:
+        raise RuntimeError(f'no row for {missing[:3]} ({len(missing)} of {len(expectations)}):\n{output[-3000:]}')
+    return said
