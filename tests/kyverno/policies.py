@@ -11,9 +11,9 @@ POLICIES = os.path.join(ROOT, 'kyverno')
 FLAG_OF_KIND = {'ValidatingPolicy': 'isValidatingPolicy', 'ValidatingAdmissionPolicy': 'isValidatingAdmissionPolicy'}
 
 # Folders without a test of the CLI: it simulates neither CONNECT nor an UPDATE that changes something, and knows no kinds of others'
-# definitions. server_test.py shows them.
+# definitions. Only an API server can show them.
 SERVER_ONLY = {'exec-ban', 'node-proxy', 'protect-cluster', 'protect-nodes', 'protect-policies'}
-# Validations that judge a change, or who makes it, and so are shown by server_test.py on the twin.
+# Validations that judge a change, or who makes it, and so can be shown by an API server alone.
 CHANGES = {
     'labels and annotations of stockade.dev do not change',
     'only stockade:operators take the label stockade.dev/sandbox away or change it',
@@ -45,7 +45,13 @@ def bindings(folder):
     return load(folder, 'binding.yaml')
 
 
-def write_test(scratch, policy_documents, resources, userinfo=None):
+def values(namespaces):
+    metadata = [{'name': name, 'labels': labels} for name, labels in namespaces.items()]
+    return {'apiVersion': 'cli.kyverno.io/v1alpha1', 'kind': 'Values', 'metadata': {'name': 'values'}, 'namespaceSelector': metadata,
+            'namespaces': [{'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': one} for one in metadata]}
+
+
+def write_test(scratch, policy_documents, resources, userinfo, namespaces):
     """A test folder in which every policy that judges is expected to refuse every resource. Returns the expectations."""
     kinds = {}
     for resource in resources:
@@ -55,7 +61,7 @@ def write_test(scratch, policy_documents, resources, userinfo=None):
     test = {'apiVersion': 'cli.kyverno.io/v1alpha1', 'kind': 'Test', 'metadata': {'name': 'generated'}, 'policies': ['policies.yaml'],
             'resources': ['resources.yaml'], 'variables': 'values.yaml', 'results': results}
     parts = {'policies.yaml': policy_documents, 'resources.yaml': resources, gate.TEST_FILE: [test],
-             'values.yaml': gate.documents(os.path.join(POLICIES, 'values.yaml'))}
+             'values.yaml': [values(namespaces)] if namespaces else gate.documents(os.path.join(POLICIES, 'values.yaml'))}
     if userinfo:
         test['userinfo'] = 'userinfo.yaml'
         parts['userinfo.yaml'] = [userinfo]
@@ -65,10 +71,13 @@ def write_test(scratch, policy_documents, resources, userinfo=None):
     return [gate.Expectation(result['policy'], result['kind'], name) for result in results for name in result['resources']]
 
 
-def judge(policy_documents, resources, userinfo=None):
-    """{Expectation: 'refused', 'passes', 'not selected' or what the CLI says instead}, from one run of the CLI."""
+def judge(policy_documents, resources, userinfo=None, namespaces=None):
+    """{Expectation: 'refused', 'passes', 'not selected' or what the CLI says instead}, from one run of the CLI.
+
+    namespaces: {name: labels} in the place of those of kyverno/values.yaml.
+    """
     with tempfile.TemporaryDirectory(prefix='stockade-kyverno.') as scratch:
-        expectations = write_test(scratch, policy_documents, resources, userinfo)
+        expectations = write_test(scratch, policy_documents, resources, userinfo, namespaces)
         rows, _, output = gate.run_cli(scratch)
     # The CLI has three words for what a policy does not look at: by a selector, by its resource rules, by a match condition.
     words = {'Ok': 'refused', 'Want fail, got pass': 'passes', 'Excluded': 'not selected', 'Not found': 'not selected',
