@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 
+#include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "tests/dns/unbound.h"
@@ -84,8 +86,11 @@ TEST(Pod, ARealClientReachesTheNamesOfThePolicyAtTheFirstTry) {
     ASSERT_TRUE(unbound.ok()) << unbound.status();
     auto policy = Resolved();
     ASSERT_TRUE(policy.ok()) << policy.status();
+    char dir[] = "/tmp/stockade_pod_XXXXXX";
+    ASSERT_NE(mkdtemp(dir), nullptr);
+    const auto gone = std::unique_ptr<char, void (*)(char*)>(dir, [](char* path) { std::filesystem::remove_all(path); });
     cmd::SandboxDns dns(
-        {.sensor = live::TheSensor(), .publish = [](v1::Event) {}, .runtime_dir = testing::TempDir()});
+        {.sensor = live::TheSensor(), .publish = [](v1::Event) {}, .runtime_dir = dir, .state_dir = absl::StrCat(dir, "/state")});
     const auto plan = dns.Plan(*policy);
     ASSERT_TRUE(plan.ok()) << plan.status();
 

@@ -177,7 +177,7 @@ TEST_F(SpoolTest, FindingsGoLastAndNothingGoesUntold) {
     const auto events = Drain(*spool);
     uint64_t findings = 0, others = 0;
     for (const auto& event : events) (event.has_finding() ? findings : others) += event.has_lost() ? 0 : 1;
-    EXPECT_GT(findings, 10u);
+    EXPECT_GE(findings, 5u);
     EXPECT_LT(others, findings);
     const ChainReport report = Verify(events)["a"];
     EXPECT_FALSE(report.faulty()) << report.missing << " missing, " << report.broken << " broken at "
