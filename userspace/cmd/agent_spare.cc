@@ -18,7 +18,7 @@ constexpr int kSpareEndMs = 5000;
 
 // After each start, so that an agent that starts nothing keeps nothing.
 void Agent::MakeSpare() {
-    if (spare_ != nullptr) return;
+    if (spare_ != nullptr || !options_.config.made_ahead) return;
     auto spare = std::make_unique<Spare>();
     spare->id = model::SandboxId::New();
     (void)HostChanged();  // what was before is in it

@@ -41,6 +41,7 @@ const std::map<std::string, Setter>& Setters() {
         {"swap_max_mib", [](const YAML::Node& n, Config* c) { c->swap_max_mib = n.as<uint64_t>(); }},
         {"pids_max", [](const YAML::Node& n, Config* c) { c->pids_max = n.as<uint64_t>(); }},
         {"cpu_max_percent", [](const YAML::Node& n, Config* c) { c->cpu_max_percent = n.as<uint32_t>(); }},
+        {"made_ahead", [](const YAML::Node& n, Config* c) { c->made_ahead = n.as<bool>(); }},
         {"agent_wait_seconds",
          [](const YAML::Node& n, Config* c) { c->agent_wait_seconds = n.as<uint32_t>(); }},
     };
@@ -89,6 +90,7 @@ std::string Expected(const std::string& key, const YAML::Node& value) {
     if (key == "policy_dirs") return "takes a list of directories: [/a, /b]";
     if (key == "uid_range") return "takes two numbers: [first, count]";
     if (!value.IsScalar()) return "takes a single value";
+    if (key == "made_ahead") return absl::StrCat("takes true or false, not '", value.Scalar(), "'");
     return absl::StrCat("takes a whole number, not '", value.Scalar(), "'");
 }
 

@@ -21,6 +21,7 @@ struct Config {
     uint32_t uid_first = 1'900'000'000;
     uint32_t uid_count = 65536;
     uint32_t kills_per_minute = 60;    // automatic ones, per policy; 0 = no limit
+    bool made_ahead = true;            // one sandbox stands for the next run (ADR 9)
     uint32_t agent_wait_seconds = 10;  // how long a sandbox outlives its agent
     // Of each sandbox, where the host's cgroup v2 has the controllers; 0 = no limit (of swap: none).
     // A compiler or a browser fits; 2 GiB of one runaway tool do not end a small host.

@@ -27,6 +27,7 @@ std::map<std::string, std::string> Values(const Config& config) {
             {"backend", config.backend},
             {"uid_range", absl::StrCat(config.uid_first, ",", config.uid_count)},
             {"kills_per_minute", absl::StrCat(config.kills_per_minute)},
+            {"made_ahead", config.made_ahead ? "true" : "false"},
             {"agent_wait_seconds", absl::StrCat(config.agent_wait_seconds)},
             {"memory_max_mib", absl::StrCat(config.memory_max_mib)},
             {"swap_max_mib", absl::StrCat(config.swap_max_mib)},

@@ -17,6 +17,10 @@ namespace {
 
 class RunSpare : public Run {
   protected:
+    static void SetUpTestSuite() {
+        made_ahead_ = "true";
+        Run::SetUpTestSuite();
+    }
     // One stands, made by the start of a run.
     static std::string Made() {
         EXPECT_EQ(Sh("true").status, 0);

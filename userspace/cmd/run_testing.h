@@ -42,7 +42,7 @@ class Run : public ::testing::Test {
         chmod(name, 0755);
         tag_ = absl::StrCat("stockade_test_", getpid());
         Write("config.yaml", absl::StrCat("runtime_dir: ", dir_, "/run\nstate_dir: ", dir_, "/state\npin_dir: /sys/fs/bpf/", tag_,
-                                          "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 3\npolicy_dirs: [",
+                                          "\ncgroup_name: ", tag_, "\nagent_wait_seconds: 3\nmade_ahead: ", made_ahead_, "\npolicy_dirs: [",
                                           std::getenv("STOCKADE_SOURCE_DIR"), "/rules/policies]\n"));
         Write("open.yaml",
               "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: open}\nspec:\n  mode: "
@@ -161,6 +161,7 @@ class Run : public ::testing::Test {
     }
     static inline std::string dir_;
     static inline std::string tag_;
+    static inline const char* made_ahead_ = "false";  // under emulation it is twice the work of each start
 };
 
 }  // namespace stockade::cmd
