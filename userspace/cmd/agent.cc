@@ -328,6 +328,7 @@ void Agent::OnTick() {
     KillHeldBack();
     WatchLeftOut();
     if (spare_ != nullptr && HostChanged()) DropSpare();
+    if (std::exchange(spare_wanted_, false)) MakeSpare();
     const uint64_t now = BootNow();
     if (now - kept_ns_ >= kKeepNs) {
         kept_ns_ = now;

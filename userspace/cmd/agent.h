@@ -215,6 +215,7 @@ class Agent {
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
     std::map<std::tuple<uint64_t, std::string, bool>, launch::SeccompProgram> seccomp_;
     std::unique_ptr<Spare> spare_;
+    bool spare_wanted_ = false;  // a run has started: at the next tick, and not in the way of its own first steps
     Fd mountinfo_;  // poll tells whether the host's mounts have changed since the last one
     uint64_t idle_since_ns_ = 0;
     bool dns_adopted_ = false;

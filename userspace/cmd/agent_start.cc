@@ -385,7 +385,7 @@ void Agent::OnReleased(Run& run, const api::ShimReleased& released) {
     started.set_created_boot_ns(sandbox->times.created_ns);
     started.set_started_boot_ns(released.boot_ns());
     Send(run.client_fd, message);
-    MakeSpare();
+    spare_wanted_ = true;
 }
 
 }  // namespace stockade::cmd
