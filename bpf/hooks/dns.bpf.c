@@ -10,13 +10,7 @@ __noinline int dns_report(struct sk_case *c, struct sk_dns_work *work) {
     if (!c || !work) return 0;
     __u32 slot = c->slot;
     RECORD_BEGIN(dns, DNS, c);
-    struct sk_config *conf = config_get();
-    if (!conf || slot_of_cgroup(bpf_get_current_task_btf()->cgroups->dfl_cgrp, conf->levels) != slot) {
-        /* A packet that waited, and was sent on while another task ran. */
-        record->head.tgid = record->head.tid = record->head.uid = 0;
-        record->head.start_boot_ns = record->head.cgroup_id = 0;
-        __builtin_memset(record->head.comm, 0, sizeof(record->head.comm));
-    }
+    head_of_packet(&record->head, slot);
     __builtin_memcpy(record->server, work->server, sizeof(record->server));
     record->family = work->family;
     record->fault = work->fault;

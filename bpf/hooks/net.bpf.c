@@ -16,12 +16,7 @@ __noinline int net_report(struct sk_case *c, struct sk_address *address, __u64 c
     record->protocol = type_protocol;
     record->port = address->port;
     record->mapped = address->mapped;
-    if (address->family == AF_INET) {
-        *(__u32 *)record->address = __builtin_bswap32(address->lo);
-    } else if (address->family == AF_INET6) {
-        *(__u64 *)record->address = __builtin_bswap64(address->hi);
-        *(__u64 *)(record->address + 8) = __builtin_bswap64(address->lo);
-    }
+    address_record(record->address, address);
     RECORD_END();
     return 0;
 }

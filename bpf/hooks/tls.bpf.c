@@ -8,24 +8,13 @@ __noinline int tls_report(struct sk_case *c, struct sk_address *address, struct 
     if (!c || !address || !work) return 0;
     __u32 slot = c->slot;
     RECORD_BEGIN(net, NET, c);
-    struct sk_config *conf = config_get();
-    if (!conf || slot_of_cgroup(bpf_get_current_task_btf()->cgroups->dfl_cgrp, conf->levels) != slot) {
-        /* A packet that waited, and was sent on while another task ran. */
-        record->head.tgid = record->head.tid = record->head.uid = 0;
-        record->head.start_boot_ns = record->head.cgroup_id = 0;
-        __builtin_memset(record->head.comm, 0, sizeof(record->head.comm));
-    }
+    head_of_packet(&record->head, slot);
     record->op = SK_NET_SEND;
     record->family = address->family;
     record->type = SOCK_STREAM;
     record->protocol = IPPROTO_TCP;
     record->port = address->port;
-    if (address->family == AF_INET) {
-        *(__u32 *)record->address = __builtin_bswap32(address->lo);
-    } else {
-        *(__u64 *)record->address = __builtin_bswap64(address->hi);
-        *(__u64 *)(record->address + 8) = __builtin_bswap64(address->lo);
-    }
+    address_record(record->address, address);
     __u32 len = work->len;
     if (len > SK_UNIX_PATH_BYTES) len = SK_UNIX_PATH_BYTES;
     record->unix_len = len;

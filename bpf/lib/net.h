@@ -62,6 +62,25 @@ static __always_inline void address6(struct sk_address *out, __u32 w0, __u32 w1,
     out->mapped = 0;
 }
 
+/* The address of a record: network order, IPv4 in the first 4 bytes. */
+static __always_inline void address_record(__u8 out[16], const struct sk_address *address) {
+    if (address->family == AF_INET) {
+        *(__u32 *)out = __builtin_bswap32(address->lo);
+    } else if (address->family == AF_INET6) {
+        *(__u64 *)out = __builtin_bswap64(address->hi);
+        *(__u64 *)(out + 8) = __builtin_bswap64(address->lo);
+    }
+}
+
+/* A packet may have waited, and be sent on while another task runs: that one is not told of. */
+static __always_inline void head_of_packet(struct sk_head *head, __u32 slot) {
+    struct sk_config *conf = config_get();
+    if (conf && slot_of_cgroup(bpf_get_current_task_btf()->cgroups->dfl_cgrp, conf->levels) == slot) return;
+    head->tgid = head->tid = head->uid = 0;
+    head->start_boot_ns = head->cgroup_id = 0;
+    __builtin_memset(head->comm, 0, sizeof(head->comm));
+}
+
 /* The caller's effective uid as seen inside the sandbox: launched ones have no user namespace of
  * their own, so the initial one's number is it. */
 static __always_inline __u64 net_uid(struct task_struct *task) { return BPF_CORE_READ(task, cred, euid.val); }
