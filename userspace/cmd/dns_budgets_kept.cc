@@ -22,6 +22,18 @@ kernel::DnsZoneSpent Restored(const sandbox::v1::StoredDnsZone& stored, uint64_t
     return out;
 }
 
+// Without its zones.
+sandbox::v1::StoredDnsBudget Stored(const std::string& id, const sk_dns_budget& credit) {
+    sandbox::v1::StoredDnsBudget out;
+    out.set_id(id);
+    out.set_total(credit.total);
+    out.set_total_budget(credit.total_budget);
+    out.set_zone_budget(credit.zone_budget);
+    out.set_ranked_budget(credit.ranked_budget);
+    out.set_reverse_budget(credit.reverse_budget);
+    return out;
+}
+
 void AddZone(const kernel::DnsZoneSpent& zone, sandbox::v1::StoredDnsBudget& out) {
     sandbox::v1::StoredDnsZone& stored = *out.add_zones();
     stored.set_zone(zone.zone);
@@ -52,13 +64,7 @@ StatusOr<kernel::DnsBudgetRef> DnsBudgets::Open(const std::string& id, const dns
             for (const sandbox::v1::StoredDnsZone& zone : stored->zones()) zones.push_back(Restored(zone, credit.epoch_ns));
         } else {
             // A session that could not be kept must not begin.
-            sandbox::v1::StoredDnsBudget fresh;
-            fresh.set_id(id);
-            fresh.set_total_budget(credit.total_budget);
-            fresh.set_zone_budget(credit.zone_budget);
-            fresh.set_ranked_budget(credit.ranked_budget);
-            fresh.set_reverse_budget(credit.reverse_budget);
-            SK_RETURN_IF_ERROR(options_.ledger->Write(fresh));
+            SK_RETURN_IF_ERROR(options_.ledger->Write(Stored(id, credit)));
         }
     }
     return options_.sensor->OpenDnsBudget(credit, zones);
@@ -66,13 +72,7 @@ StatusOr<kernel::DnsBudgetRef> DnsBudgets::Open(const std::string& id, const dns
 
 Status DnsBudgets::Write(Budget& budget, const std::vector<kernel::DnsZoneSpent>& zones) {
     SK_ASSIGN_OR_RETURN(const sk_dns_budget credit, options_.sensor->ReadDnsBudget(budget.ref));
-    sandbox::v1::StoredDnsBudget out;
-    out.set_id(budget.id);
-    out.set_total(credit.total);
-    out.set_total_budget(credit.total_budget);
-    out.set_zone_budget(credit.zone_budget);
-    out.set_ranked_budget(credit.ranked_budget);
-    out.set_reverse_budget(credit.reverse_budget);
+    sandbox::v1::StoredDnsBudget out = Stored(budget.id, credit);
     for (const kernel::DnsZoneSpent& zone : zones) {
         if (zone.budget.number == budget.ref.number) AddZone(zone, out);
     }

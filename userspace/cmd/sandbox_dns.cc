@@ -14,6 +14,7 @@
 #include "userspace/dns/address_scope.h"
 #include "userspace/dns/kernel_zones.h"
 #include "userspace/dns/knowledge.h"
+#include "userspace/dns/tiers.h"
 #include "userspace/dns/zone_hash.h"
 #include "userspace/policy/dns_names.h"
 
@@ -110,7 +111,9 @@ class Answerer {
   public:
     Answerer(kernel::Sensor& sensor, DnsBudgets& budgets, kernel::SlotRef ref, kernel::DnsBudgetRef budget,
              sandbox::v1::StoredDns plan)
-        : sensor_(sensor), budgets_(budgets), ref_(ref), budget_(budget), plan_(std::move(plan)) {}
+        : sensor_(sensor), budgets_(budgets), ref_(ref), budget_(budget), plan_(std::move(plan)) {
+        for (const auto& [zone, bytes] : plan_.grants()) (void)grants_.Add(zone, dns::Tier::kGranted, bytes);  // the parser took it
+    }
 
     // What comes over TCP has passed no meter: it must not make us ask. A client that was told of a truncated
     // answer finds it in the cache.
@@ -135,14 +138,8 @@ class Answerer {
 
   private:
     std::optional<uint32_t> Granted(absl::string_view name) const {
-        if (plan_.grants().empty()) return std::nullopt;
-        while (true) {
-            const auto found = plan_.grants().find(std::string(name));
-            if (found != plan_.grants().end()) return found->second;
-            const size_t dot = name.find('.');
-            if (dot == absl::string_view::npos) return std::nullopt;
-            name.remove_prefix(dot + 1);
-        }
+        const dns::Tiers::Entry entry = grants_.Find(name);
+        return entry.tier == dns::Tier::kGranted ? std::optional(entry.budget_bytes) : std::nullopt;
     }
 
     bool Pin(const sandbox::v1::StoredNameRule& rule, const dns::StubAnswered::Pinned& pinned) {
@@ -166,6 +163,7 @@ class Answerer {
     const kernel::SlotRef ref_;
     const kernel::DnsBudgetRef budget_;
     const sandbox::v1::StoredDns plan_;
+    dns::Tiers grants_;
 };
 
 }  // namespace
