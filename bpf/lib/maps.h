@@ -63,14 +63,15 @@ SK_POLICIES(policies_medium, SK_POLICY_CELLS_MEDIUM);
 SK_POLICIES(policies_large, SK_POLICY_CELLS_LARGE);
 
 /* Three rings, so that a flood of telemetry cannot push out a violation, nor violations the end
- * of a sandbox. Sizes are set before load; these are the defaults. */
+ * of a sandbox. A refusal takes 256 bytes to 2.2 KiB: the ring of violations holds what thirty
+ * sandboxes with twenty refusals a second each leave in half a minute in which no agent reads. */
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 1 << 20);
 } lifecycle_ring SEC(".maps") __weak;
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
-    __uint(max_entries, 4 << 20);
+    __uint(max_entries, 32 << 20);
 } violation_ring SEC(".maps") __weak;
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
