@@ -28,6 +28,8 @@ constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
 // half a minute of many attackers, and what no agent read is in it already.
 constexpr uint64_t kQuietNs = 1'000'000'000;
 constexpr uint64_t kMaxHoldNs = 5'000'000'000;
+// After the last sandbox; who starts one a second does not wait for the attaching each time.
+constexpr uint64_t kRestNs = 3'000'000'000;
 // Between two looks at what the kernel left out.
 constexpr uint64_t kLeftOutNs = 1'000'000'000;
 constexpr char kCallsUnjudged[] = "Degraded/CallsUnjudged";
@@ -47,7 +49,8 @@ Agent::Agent(Options options)
       sensor_(*options_.sensor),
       registry_({.first_uid = options_.config.uid_first, .uid_count = options_.config.uid_count}),
       breaker_({.kills = options_.config.kills_per_minute}),
-      policies_(options_.config.policy_dirs, options_.config.default_policy) {}
+      policies_(options_.config.policy_dirs, options_.config.default_policy),
+      compiler_(sensor_.keys()) {}
 
 // The hub's thread calls back into the registry, the killer's use evidence of runs: both end first.
 Agent::~Agent() {
@@ -338,6 +341,9 @@ void Agent::OnTick() {
     // Descriptors become free elsewhere too.
     if (accept_paused_ns_ != 0 && now - accept_paused_ns_ >= kAcceptPauseNs) ResumeAccept();
     if (!runs_.empty()) idle_since_ns_ = now;
+    if (now - idle_since_ns_ >= kRestNs) {
+        if (const Status status = sensor_.Rest(); !status.ok()) LogWarning("rest: ", status.message());
+    }
     if (options_.idle_exit_ns != 0 && now - idle_since_ns_ >= options_.idle_exit_ns) {
         LogInfo("no sandbox is left: leaving");
         loop_->Stop();

@@ -209,6 +209,7 @@ class Agent {
     std::unique_ptr<sandbox::StateFiles> files_;
     respond::Breaker breaker_;
     PolicyStore policies_;
+    policy::Compiler compiler_;
     bool bpf_before_landlock_ = false;
     std::map<int, std::unique_ptr<Connection>> connections_;
     std::map<std::string, std::unique_ptr<Run>> runs_;

@@ -110,16 +110,16 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     sandbox->cgroup = absl::StrCat(options_.home.path, "/", *id);
 
     // Without the sandbox's root, which does not exist yet: good for binds and Landlock, and errors show now.
-    SK_ASSIGN_OR_RETURN(const policy::CompiledPolicy draft, policy::Compile(run.policy, sensor_.keys()));
-    SK_RETURN_IF_ERROR(CheckSources(draft, packet));
-    SK_ASSIGN_OR_RETURN(api::StartShim order, MakeOrder(run, *sandbox, draft, request));
+    SK_ASSIGN_OR_RETURN(const auto draft, compiler_.Compile(run.policy));
+    SK_RETURN_IF_ERROR(CheckSources(*draft, packet));
+    SK_ASSIGN_OR_RETURN(api::StartShim order, MakeOrder(run, *sandbox, *draft, request));
     std::vector<api::FdArg> fds;
     for (int i = 0; i < packet.message.fds_size(); ++i)
         fds.emplace_back(packet.message.fds(i), packet.fds[i].get());
     std::vector<Fd> covers;
     if (!run.own_root) {
         const sk_hash_keys keys = sensor_.keys();
-        SK_RETURN_IF_ERROR(HideScripts(run.policy, {.cells = draft.cells, .keys = &keys},
+        SK_RETURN_IF_ERROR(HideScripts(run.policy, {.cells = draft->cells, .keys = &keys},
                                        options_.config.runtime_dir, &order, &fds, &covers));
     }
     SK_RETURN_IF_ERROR(OrderShim(run, std::move(spare), order, std::move(fds)));
@@ -301,11 +301,10 @@ Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     SK_ASSIGN_OR_RETURN(run.cgroup, Fd::OpenAt(options_.home.dir, run.id, O_RDONLY | O_DIRECTORY));
     SK_ASSIGN_OR_RETURN(const Fd root,
                         Fd::Open(absl::StrCat("/proc/", sandbox.init_pid, "/root"), O_PATH | O_DIRECTORY));
-    SK_ASSIGN_OR_RETURN(const policy::CompiledPolicy compiled,
-                        policy::Compile(run.policy, sensor_.keys(), {.root_fd = root.get()}));
-    SK_ASSIGN_OR_RETURN(sandbox.policy_index, sensor_.PublishPolicy(compiled.cells));
+    SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(run.policy, {.root_fd = root.get()}));
+    SK_ASSIGN_OR_RETURN(sandbox.policy_index, sensor_.PublishPolicy(compiled->cells));
     auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
-    info->policies = {{.id = compiled.id, .name = compiled.name, .hash = compiled.hash_hex}};
+    info->policies = {{.id = compiled->id, .name = compiled->name, .hash = compiled->hash_hex}};
     info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
     registry_.ReplaceInfo(sandbox, info);
     const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot({.cgroup_fd = run.cgroup.get(),

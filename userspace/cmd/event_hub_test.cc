@@ -57,6 +57,7 @@ class FakeSensor : public kernel::Sensor {
     Status Condemn(const kernel::SlotRef&, uint32_t) override { return {}; }
     StatusOr<sk_state> ReadState(const kernel::SlotRef&) override { return sk_state{}; }
     Status FreeSlot(const kernel::SlotRef&) override { return {}; }
+    Status Rest() override { return {}; }
     Status SetDnsKnown(std::span<const kernel::DnsKnown>) override { return {}; }
     StatusOr<kernel::DnsBudgetRef> OpenDnsBudget(const sk_dns_budget&, std::span<const kernel::DnsZoneSpent>) override { return kernel::DnsBudgetRef{}; }
     StatusOr<std::vector<kernel::DnsZoneSpent>> ReadDnsZones() const override { return std::vector<kernel::DnsZoneSpent>{}; }

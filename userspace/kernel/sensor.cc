@@ -75,6 +75,7 @@ class SensorImpl : public Sensor {
     Status Condemn(const SlotRef& ref, uint32_t code) override { return slots_->Condemn(ref, code); }
     StatusOr<sk_state> ReadState(const SlotRef& ref) override { return slots_->ReadState(ref); }
     Status FreeSlot(const SlotRef& ref) override;
+    Status Rest() override { return slots_->live_count() == 0 ? SetCalls(false) : absl::OkStatus(); }
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return slots_->Live(); }
     StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
     Status SetDnsKnown(std::span<const DnsKnown> known) override { return dns_->SetKnown(known); }
@@ -158,6 +159,7 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
 
 SensorImpl::~SensorImpl() {
     // Nobody is left to tell; the next agent removes what stays.
+    if (slots_ != nullptr) (void)Rest();
     if (two_sets_) (void)pins_.RemoveOwnSet(*programs_);
 }
 
@@ -171,7 +173,7 @@ Status SensorImpl::KeepKeys() {
     return NegErrnoStatus(bpf_map_update_elem(fd, &zero, &config, BPF_ANY), "write the configuration map");
 }
 
-// The system call exit costs the whole machine some 100 ns a call: it stands while a sandbox lives.
+// The system call exit costs the whole machine some 100 ns a call: it stands from the first sandbox on until Rest.
 Status SensorImpl::SetCalls(bool wanted) {
     auto& links = programs_->links();
     const auto is_calls = [](const auto& link) { return absl::StartsWith(link.first, kCallsPin); };
@@ -198,15 +200,13 @@ Status SensorImpl::SetCalls(bool wanted) {
 StatusOr<SlotRef> SensorImpl::BindSlot(const Binding& binding) {
     SK_RETURN_IF_ERROR(SetCalls(true));
     auto ref = slots_->Bind(binding);
-    if (!ref.ok() && slots_->live_count() == 0) (void)SetCalls(false);  // the failure of Bind is told
+    if (!ref.ok()) (void)Rest();  // the failure of Bind is told
     return ref;
 }
 
 Status SensorImpl::FreeSlot(const SlotRef& ref) {
     SK_RETURN_IF_ERROR(slots_->Free(ref));
-    SK_RETURN_IF_ERROR(dns_->Unbind(ref));
-    if (slots_->live_count() == 0) return SetCalls(false);
-    return absl::OkStatus();
+    return dns_->Unbind(ref);
 }
 
 Status SensorImpl::AttachNetwork(int cgroup_fd) {

@@ -129,6 +129,9 @@ class Sensor {
     virtual Status Condemn(const SlotRef& ref, uint32_t code) = 0;
     virtual StatusOr<sk_state> ReadState(const SlotRef& ref) = 0;
     virtual Status FreeSlot(const SlotRef& ref) = 0;
+    // No sandbox is expected soon: detaches what costs the whole machine. BindSlot attaches it again, which takes
+    // a millisecond. Does nothing while a slot is live.
+    virtual Status Rest() = 0;
 
     struct LiveSlot {
         SlotRef ref;

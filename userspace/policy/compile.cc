@@ -32,13 +32,24 @@ void FillHead(const ResolvedPolicy& policy, sk_policy_head& head) {
     }
 }
 
-uint64_t IdOf(absl::string_view canonical, const std::vector<Resolution>& resolutions) {
-    std::string text(canonical);
+// What a policy says in one sandbox's root. Two of the same digest have the same verdicts under the same keys.
+struct Identity {
+    std::string hash_hex;
+    std::array<uint8_t, 32> digest;
+};
+
+Identity IdentityOf(const ResolvedPolicy& policy, const std::vector<Resolution>& resolutions) {
+    std::string text = CanonicalText(policy);
+    Identity identity{.hash_hex = Sha256Hex(text), .digest = {}};
     for (const Resolution& r : resolutions)
         absl::StrAppend(&text, "resolved ", r.pattern, " -> ", r.target, "\n");
-    const std::array<uint8_t, 32> digest = Sha256(text);
+    identity.digest = Sha256(text);
+    return identity;
+}
+
+uint64_t IdOf(const Identity& identity) {
     uint64_t id = 0;
-    for (int i = 0; i < 8; ++i) id = id << 8 | digest[i];
+    for (int i = 0; i < 8; ++i) id = id << 8 | identity.digest[i];
     return id;
 }
 
@@ -75,16 +86,12 @@ StatusOr<std::vector<sk_cell>> Assemble(sk_policy_head head, const PathTable& pa
     return cells;
 }
 
-}  // namespace
-
-StatusOr<CompiledPolicy> Compile(const ResolvedPolicy& policy, const sk_hash_keys& keys,
-                                 const CompileOptions& options) {
+StatusOr<CompiledPolicy> CompileExpanded(const ResolvedPolicy& policy, const sk_hash_keys& keys,
+                                         Expansion expansion, const Identity& identity) {
     CompiledPolicy out;
     out.name = policy.name;
-    const std::string canonical = CanonicalText(policy);
-    out.hash_hex = Sha256Hex(canonical);
-    SK_ASSIGN_OR_RETURN(Expansion expansion, ExpandRules(policy, options.root_fd));
-    out.id = IdOf(canonical, expansion.resolutions);
+    out.hash_hex = identity.hash_hex;
+    out.id = IdOf(identity);
 
     sk_policy_head head{};
     FillHead(policy, head);
@@ -98,6 +105,32 @@ StatusOr<CompiledPolicy> Compile(const ResolvedPolicy& policy, const sk_hash_key
     out.resolutions = std::move(expansion.resolutions);
     out.stats = {paths.states, table.entries, table.mask + 1, static_cast<uint32_t>(paths.rows.size() - 1)};
     return out;
+}
+
+}  // namespace
+
+StatusOr<CompiledPolicy> Compile(const ResolvedPolicy& policy, const sk_hash_keys& keys,
+                                 const CompileOptions& options) {
+    SK_ASSIGN_OR_RETURN(Expansion expansion, ExpandRules(policy, options.root_fd));
+    const Identity identity = IdentityOf(policy, expansion.resolutions);
+    return CompileExpanded(policy, keys, std::move(expansion), identity);
+}
+
+StatusOr<std::shared_ptr<const CompiledPolicy>> Compiler::Compile(const ResolvedPolicy& policy,
+                                                                  const CompileOptions& options) {
+    SK_ASSIGN_OR_RETURN(Expansion expansion, ExpandRules(policy, options.root_fd));
+    const Identity identity = IdentityOf(policy, expansion.resolutions);
+    const auto known = known_.find(identity.digest);
+    if (known != known_.end()) return known->second;
+    SK_ASSIGN_OR_RETURN(CompiledPolicy compiled,
+                        CompileExpanded(policy, keys_, std::move(expansion), identity));
+    if (cells_ + compiled.cells.size() > kMaxCells) {
+        known_.clear();
+        cells_ = 0;
+    }
+    cells_ += compiled.cells.size();
+    return known_.emplace(identity.digest, std::make_shared<const CompiledPolicy>(std::move(compiled)))
+        .first->second;
 }
 
 }  // namespace stockade::policy

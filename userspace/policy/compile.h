@@ -8,7 +8,10 @@
 // they are good for one boot only and never written to disk.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -68,5 +71,23 @@ struct CompiledPolicy {
 // grows beyond its bound, with the patterns that make it. The message has file:line:column.
 StatusOr<CompiledPolicy> Compile(const ResolvedPolicy& policy, const sk_hash_keys& keys,
                                  const CompileOptions& options = {});
+
+// Remembers what it made, for a platform starts thousands of sandboxes under a few policies: where a policy
+// says the same and its links lead to the same places, only these are looked at anew. Warnings keep the
+// positions of the policy that was first. One thread.
+class Compiler {
+  public:
+    // Of tables at once; what is more begins anew. A shipped policy takes 16 to 24 KiB.
+    static constexpr size_t kMaxCells = (8 << 20) / SK_CELL_BYTES;
+
+    explicit Compiler(const sk_hash_keys& keys) : keys_(keys) {}
+    StatusOr<std::shared_ptr<const CompiledPolicy>> Compile(const ResolvedPolicy& policy,
+                                                            const CompileOptions& options = {});
+
+  private:
+    const sk_hash_keys keys_;
+    std::map<std::array<uint8_t, 32>, std::shared_ptr<const CompiledPolicy>> known_;  // by Identity::digest
+    size_t cells_ = 0;                                                                // of known_
+};
 
 }  // namespace stockade::policy

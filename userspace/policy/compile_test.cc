@@ -276,6 +276,26 @@ TEST_F(LinksTest, LiteralsAndLiteralStartsCoverTheirTargets) {
         << "other targets, other verdicts, so another id";
 }
 
+TEST_F(LinksTest, ACompilerMakesAnewWhatSaysOrReachesSomethingElse) {
+    const ResolvedPolicy policy = PolicyOf({Rule("/bin/sh", SK_OP_EXEC), Rule("/proc/self/maps", SK_OP_READ)});
+    Compiler compiler(TestKeys());
+    const auto first = compiler.Compile(policy, {.root_fd = root_.get()});
+    ASSERT_TRUE(first.ok()) << first.status();
+    ASSERT_TRUE(compiler.Compile(policy).ok());
+    EXPECT_EQ(*compiler.Compile(policy, {.root_fd = root_.get()}), *first) << "the same object";
+    EXPECT_NE(*compiler.Compile(policy), *first) << "no root, no target";
+    const auto other = compiler.Compile(PolicyOf({Rule("/bin/sh", SK_OP_READ)}), {.root_fd = root_.get()});
+    EXPECT_NE((*other)->id, (*first)->id);
+
+    std::filesystem::remove(dir_ / "usr/bin/sh");
+    std::filesystem::create_symlink("bash", dir_ / "usr/bin/sh");
+    const auto moved = compiler.Compile(policy, {.root_fd = root_.get()});
+    ASSERT_TRUE(moved.ok());
+    EXPECT_EQ((*moved)->resolutions.at(0).target, "/usr/bin/bash");
+    EXPECT_EQ((*moved)->id, Compile(policy, TestKeys(), {.root_fd = root_.get()})->id);
+    EXPECT_NE((*moved)->id, (*first)->id);
+}
+
 TEST_F(LinksTest, NothingLeavesTheRoot) {
     const Built b = Build(PolicyOf({Rule("/up", SK_OP_READ), Rule("/loop", SK_OP_READ)}), root_.get());
     EXPECT_TRUE(b.Allows("/etc/up", SK_OP_READ));

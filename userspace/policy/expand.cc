@@ -1,7 +1,5 @@
 #include "userspace/policy/expand.h"
 
-#include <map>
-
 #include "absl/strings/str_cat.h"
 #include "userspace/policy/symlinks.h"
 
@@ -18,7 +16,7 @@ bool StartsWith(const PathPattern& pattern, absl::string_view first, absl::strin
 
 class Expander {
   public:
-    Expander(int root_fd, Expansion& out) : root_fd_(root_fd), out_(out) {}
+    Expander(int root_fd, Expansion& out) : root_fd_(root_fd), out_(out), links_(root_fd) {}
 
     Status Add(size_t index, const PathRule& rule) {
         StatusOr<PathPattern> parsed = ParsePattern(rule.pattern);
@@ -47,17 +45,9 @@ class Expander {
         return absl::OkStatus();
     }
 
-    StatusOr<FollowedPath> Follow(const std::string& path) {
-        auto found = followed_.find(path);
-        if (found != followed_.end()) return found->second;
-        SK_ASSIGN_OR_RETURN(FollowedPath followed, FollowLinks(root_fd_, path));
-        followed_.emplace(path, followed);
-        return followed;
-    }
-
     Status AddTarget(size_t index, const PathRule& rule, const PathPattern& pattern) {
         const std::string prefix = pattern.LiteralPrefix();
-        StatusOr<FollowedPath> followed = Follow(prefix);
+        StatusOr<FollowedPath> followed = links_.Follow(prefix);
         if (!followed.ok()) {
             out_.resolutions.push_back({rule.pattern, "", rule.at, std::string(followed.status().message())});
             return absl::OkStatus();
@@ -82,7 +72,7 @@ class Expander {
 
     int root_fd_;
     Expansion& out_;
-    std::map<std::string, FollowedPath> followed_;
+    RootLinks links_;
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ StatusOr<Judge> Judge::Create(ResolvedPolicy policy, int root_fd) {
 
 void Judge::DecidePath(const TestCase& question, uint32_t op, Decision& out) const {
     if (root_fd_ >= 0) {
-        StatusOr<FollowedPath> followed = FollowLinks(root_fd_, question.object);
+        StatusOr<FollowedPath> followed = RootLinks(root_fd_).Follow(question.object);
         if (followed.ok()) out.object = followed->path;
         if (out.object != question.object)
             out.notes.push_back(

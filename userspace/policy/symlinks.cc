@@ -37,7 +37,24 @@ std::string Join(const std::vector<std::string>& parts) {
 
 }  // namespace
 
-StatusOr<FollowedPath> FollowLinks(int root_fd, absl::string_view path) {
+StatusOr<const RootLinks::Place*> RootLinks::Look(const std::string& path) {
+    const auto seen = seen_.find(path);
+    if (seen != seen_.end()) return &seen->second;
+    Place place;
+    const StatusOr<Fd> fd = OpenInRoot(root_fd_, path);
+    struct stat st{};
+    if (fd.ok() && fstat(fd->get(), &st) == 0) place.kind = S_ISLNK(st.st_mode) ? Kind::kLink : Kind::kPlain;
+    if (place.kind == Kind::kLink) {
+        char target[PATH_MAX];
+        const ssize_t length = readlinkat(fd->get(), "", target, sizeof(target));
+        if (length <= 0) return ErrnoStatus(errno, absl::StrCat("readlink ", path));
+        place.target.assign(target, static_cast<size_t>(length));
+        place.foreign = st.st_uid != 0 && st.st_uid != geteuid();
+    }
+    return &seen_.emplace(path, std::move(place)).first->second;
+}
+
+StatusOr<FollowedPath> RootLinks::Follow(absl::string_view path) {
     FollowedPath out;
     std::vector<std::string> done;
     std::deque<std::string> todo = absl::StrSplit(path, '/', absl::SkipEmpty());
@@ -53,23 +70,15 @@ StatusOr<FollowedPath> FollowLinks(int root_fd, absl::string_view path) {
         }
         done.push_back(std::move(name));
         if (missing) continue;
-        StatusOr<Fd> fd = OpenInRoot(root_fd, Join(done));
-        struct stat st{};
-        if (!fd.ok() || fstat(fd->get(), &st) != 0) {
-            missing = true;
-            continue;
-        }
-        if (!S_ISLNK(st.st_mode)) continue;
+        SK_ASSIGN_OR_RETURN(const Place* place, Look(Join(done)));
+        missing = place->kind == Kind::kMissing;
+        if (place->kind != Kind::kLink) continue;
         if (++links > kMaxLinks)
             return absl::FailedPreconditionError(absl::StrCat(path, ": more than 40 symbolic links"));
-        char target[PATH_MAX];
-        const ssize_t length = readlinkat(fd->get(), "", target, sizeof(target));
-        if (length <= 0) return ErrnoStatus(errno, absl::StrCat("readlink ", Join(done)));
-        out.foreign |= st.st_uid != 0 && st.st_uid != geteuid();
+        out.foreign |= place->foreign;
         done.pop_back();
-        const absl::string_view text(target, static_cast<size_t>(length));
-        if (text[0] == '/') done.clear();
-        std::deque<std::string> parts = absl::StrSplit(text, '/', absl::SkipEmpty());
+        if (place->target[0] == '/') done.clear();
+        std::deque<std::string> parts = absl::StrSplit(place->target, '/', absl::SkipEmpty());
         todo.insert(todo.begin(), parts.begin(), parts.end());
     }
     out.path = Join(done);
