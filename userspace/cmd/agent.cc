@@ -20,8 +20,6 @@ namespace stockade::cmd {
 namespace {
 
 constexpr int kTickMs = 100;
-// What a session spends of its DNS budget between two of these is forgotten when the power fails.
-constexpr uint64_t kKeepNs = 10'000'000'000;
 constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
 // After an adoption: so long after the last connection all clients are taken to be back (they look for
 // their agent ten times a second, and a loaded host runs them late); and not longer than this in all, for the ring holds
@@ -57,7 +55,7 @@ Agent::~Agent() {
     EndSpare();
     hub_.reset();
     killer_.reset();
-    if (dns_ != nullptr) dns_->Keep();
+    if (dns_ != nullptr) dns_->KeepAll();
     dns_.reset();
 }
 
@@ -334,10 +332,7 @@ void Agent::OnTick() {
     if (spare_ != nullptr && HostChanged()) DropSpare();
     if (std::exchange(spare_wanted_, false)) MakeSpare();
     const uint64_t now = BootNow();
-    if (now - kept_ns_ >= kKeepNs) {
-        kept_ns_ = now;
-        dns_->Keep();
-    }
+    dns_->Keep();
     // Descriptors become free elsewhere too.
     if (accept_paused_ns_ != 0 && now - accept_paused_ns_ >= kAcceptPauseNs) ResumeAccept();
     if (!runs_.empty()) idle_since_ns_ = now;

@@ -202,7 +202,6 @@ class Agent {
     std::unique_ptr<EventLoop> loop_;
     sandbox::Registry registry_;
     std::unique_ptr<SandboxDns> dns_;
-    uint64_t kept_ns_ = 0;  // boot time
     std::unique_ptr<EventHub> hub_;
     pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
     std::unique_ptr<respond::Killer> killer_;

@@ -45,8 +45,11 @@ class DnsBudgets {
     void Release(const std::string& id);
     // Those of sandboxes that an earlier agent had and that are gone.
     void CloseUnused();
-    // Writes to the ledger what has changed; cheap where no session asks.
+    // Writes to the ledger what has changed, a little at each call: every file is synced, and who calls has
+    // kills to order. Cheap where no session asks.
     void Keep();
+    // All of it.
+    void KeepAll();
 
     // A record of a ring; those of other kinds are passed over.
     void OnRecord(std::span<const uint8_t> record);
@@ -73,6 +76,14 @@ class DnsBudgets {
         std::unique_ptr<dns::Meter> meter;
         std::map<std::string, Zone> zones;  // asked of; at most kMaxToldZones
     };
+    struct Spent {
+        uint64_t read_ns = 0;  // boot time, before
+        std::vector<kernel::DnsZoneSpent> zones;
+    };
+    // What a session spends between two of these is forgotten when the power fails.
+    static constexpr uint64_t kKeepNs = 10'000'000'000;
+    // Of Keep, which is called ten times a second: 400 sessions that ask are written in time, more take longer.
+    static constexpr size_t kWritesAtOnce = 4;
     // Zones of a session that findings can tell of; the kernel keeps fewer.
     static constexpr size_t kMaxToldZones = 512;
     // Sessions without a sandbox whose budgets stay in the kernel, where the next one finds them with all names that
@@ -83,10 +94,13 @@ class DnsBudgets {
     Status Load();
     void Save();
     StatusOr<kernel::DnsBudgetRef> Open(const std::string& id, const dns::Budgets& amounts, bool keep, sk_dns_budget& credit);
-    Status Write(Budget& budget, const std::vector<kernel::DnsZoneSpent>& zones);
+    StatusOr<Spent> ReadSpent() const;
+    Status Write(Budget& budget, const Spent& spent);
+    void LookForDue();
+    void WriteDue(size_t most);
+    void TellKept(const Status& status);
     // Of the idle ones those that were used least lately go to disk, until `most` stay.
     void PutAway(size_t most);
-    void KeepLocked();
     Budget* Find(uint32_t number, uint32_t generation);
     void Settle(Budget& budget, const sk_dns& record, const std::string& name, const std::string& sent);
     void Tell(Budget& budget, const sk_dns& record, const std::string& name,
@@ -99,6 +113,9 @@ class DnsBudgets {
     uint64_t since_ns_ = 0;  // records from before were settled by an earlier agent, or stay charged
     std::mutex mutex_;
     bool keep_failed_ = false;
+    uint64_t looked_ns_ = 0;  // boot time
+    std::vector<kernel::DnsBudgetRef> due_;  // not written yet of what was found then
+    Spent due_spent_;
     std::map<uint32_t, std::unique_ptr<Budget>> budgets_;  // by number
     std::map<std::string, uint32_t> numbers_;              // by id
 };

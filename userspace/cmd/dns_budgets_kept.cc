@@ -70,10 +70,10 @@ StatusOr<kernel::DnsBudgetRef> DnsBudgets::Open(const std::string& id, const dns
     return options_.sensor->OpenDnsBudget(credit, zones);
 }
 
-Status DnsBudgets::Write(Budget& budget, const std::vector<kernel::DnsZoneSpent>& zones) {
+Status DnsBudgets::Write(Budget& budget, const Spent& spent) {
     SK_ASSIGN_OR_RETURN(const sk_dns_budget credit, options_.sensor->ReadDnsBudget(budget.ref));
     sandbox::v1::StoredDnsBudget out = Stored(budget.id, credit);
-    for (const kernel::DnsZoneSpent& zone : zones) {
+    for (const kernel::DnsZoneSpent& zone : spent.zones) {
         if (zone.budget.number == budget.ref.number) AddZone(zone, out);
     }
     // The kernel gives them in no order.
@@ -81,30 +81,61 @@ Status DnsBudgets::Write(Budget& budget, const std::vector<kernel::DnsZoneSpent>
     const std::string digest = Sha256Hex(out.SerializeAsString());
     if (digest != budget.kept) SK_RETURN_IF_ERROR(options_.ledger->Write(out));
     budget.kept = digest;
-    budget.settled = budget.users == 0;
+    budget.settled = budget.users == 0 && budget.idle_since_ns <= spent.read_ns;
     return absl::OkStatus();
+}
+
+StatusOr<DnsBudgets::Spent> DnsBudgets::ReadSpent() const {
+    Spent spent{.read_ns = BootNow(), .zones = {}};
+    SK_ASSIGN_OR_RETURN(spent.zones, options_.sensor->ReadDnsZones());
+    return spent;
 }
 
 void DnsBudgets::Keep() {
     std::lock_guard lock(mutex_);
-    KeepLocked();
+    const uint64_t now = BootNow();
+    if (due_.empty() && now - looked_ns_ >= kKeepNs) {
+        looked_ns_ = now;
+        LookForDue();
+    }
+    WriteDue(kWritesAtOnce);
 }
 
-void DnsBudgets::KeepLocked() {
-    const auto unsettled = [](const auto& entry) { return entry.second->keep && !entry.second->settled; };
-    if (std::none_of(budgets_.begin(), budgets_.end(), unsettled)) return;
-    const StatusOr<std::vector<kernel::DnsZoneSpent>> zones = options_.sensor->ReadDnsZones();
-    Status status = zones.status();
-    for (auto& [number, budget] : budgets_) {
-        if (!zones.ok() || !budget->keep || budget->settled) continue;
-        status.Update(Write(*budget, *zones));
+void DnsBudgets::KeepAll() {
+    std::lock_guard lock(mutex_);
+    LookForDue();
+    WriteDue(due_.size());
+}
+
+void DnsBudgets::LookForDue() {
+    due_.clear();
+    for (const auto& [number, budget] : budgets_) {
+        if (budget->keep && !budget->settled) due_.push_back(budget->ref);
     }
-    // Told once: a full disk stays full for longer than a moment.
-    if (status.ok() == keep_failed_) {
-        keep_failed_ = !status.ok();
-        if (keep_failed_) LogError("what sessions spend of their DNS budgets would be lost in a reboot: ", status.message());
-        else LogInfo("the DNS budgets of sessions are on disk again");
+    if (due_.empty()) return;
+    StatusOr<Spent> spent = ReadSpent();
+    if (!spent.ok()) due_.clear();
+    if (spent.ok()) due_spent_ = *std::move(spent);
+    else TellKept(spent.status());
+}
+
+void DnsBudgets::WriteDue(size_t most) {
+    if (due_.empty()) return;
+    Status status;
+    for (size_t i = 0; i < most && !due_.empty(); ++i) {
+        Budget* budget = Find(due_.back().number, due_.back().generation);
+        due_.pop_back();
+        if (budget != nullptr) status.Update(Write(*budget, due_spent_));
     }
+    TellKept(status);
+}
+
+// Told once: a full disk stays full for longer than a moment.
+void DnsBudgets::TellKept(const Status& status) {
+    if (status.ok() != keep_failed_) return;
+    keep_failed_ = !status.ok();
+    if (keep_failed_) LogError("what sessions spend of their DNS budgets would be lost in a reboot: ", status.message());
+    else LogInfo("the DNS budgets of sessions are on disk again");
 }
 
 void DnsBudgets::PutAway(size_t most) {
@@ -113,10 +144,12 @@ void DnsBudgets::PutAway(size_t most) {
         if (budget->users == 0 && budget->keep) idle.push_back(budget.get());
     }
     if (idle.size() <= most) return;
-    KeepLocked();
     std::sort(idle.begin(), idle.end(), [](const Budget* a, const Budget* b) { return a->idle_since_ns < b->idle_since_ns; });
     idle.resize(idle.size() - most);
+    const StatusOr<Spent> spent = ReadSpent();
+    Status status = spent.status();
     for (Budget* budget : idle) {
+        if (spent.ok() && !budget->settled) status.Update(Write(*budget, *spent));
         if (!budget->settled) continue;  // not on disk: it stays
         const Status closed = options_.sensor->CloseDnsBudget(budget->ref);
         if (!closed.ok()) LogWarning("put a DNS budget away: ", closed.message());
@@ -124,6 +157,7 @@ void DnsBudgets::PutAway(size_t most) {
         numbers_.erase(budget->id);
         budgets_.erase(budget->ref.number);
     }
+    TellKept(status);
     Save();
 }
 

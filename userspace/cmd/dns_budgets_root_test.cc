@@ -101,6 +101,23 @@ TEST_F(DnsBudgetsTest, AnIdleSessionGoesToDiskAndComesBackAsItWas) {
     EXPECT_EQ(Zones(*again).at(0xabc1).spent, 401u);
 }
 
+// Whoever calls Keep is not held up by a thousand files; what it has not come to yet is written at the end.
+TEST_F(DnsBudgetsTest, WhatWasSpentGoesToDiskAFewSessionsAtATime) {
+    const auto on_disk = [&] {
+        return std::distance(std::filesystem::directory_iterator(dir_ + "/budgets"), std::filesystem::directory_iterator());
+    };
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(budgets_->Use(absl::StrCat("session ", i), {}, true).ok());
+    ASSERT_EQ(on_disk(), 10) << "a session begins there";
+    std::filesystem::remove_all(dir_ + "/budgets");
+    std::filesystem::create_directory(dir_ + "/budgets");
+    budgets_->Keep();
+    EXPECT_EQ(on_disk(), 4);
+    budgets_->Keep();
+    EXPECT_EQ(on_disk(), 8);
+    budgets_->KeepAll();
+    EXPECT_EQ(on_disk(), 10);
+}
+
 TEST_F(DnsBudgetsTest, AFullKernelPutsIdleSessionsAwayAndRefusesThenByName) {
     UseAndRelease(0, 10);
     for (int i = 0; i < SK_DNS_BUDGETS - 1; ++i) {

@@ -234,6 +234,10 @@ StatusOr<DnsLedger> SandboxDns::OpenLedger() const {
     return DnsLedger::Open({.dir = options_.state_dir + "/dns_budgets"});
 }
 
+void SandboxDns::KeepAll() {
+    if (owned_budgets_ != nullptr) owned_budgets_->KeepAll();
+}
+
 void SandboxDns::Keep() {
     if (owned_budgets_ != nullptr) owned_budgets_->Keep();
 }

@@ -50,8 +50,9 @@ class SandboxDns {
     Status Adopt(Sandbox sandbox);
     // Whatever was to be adopted has been.
     void EndAdoption();
-    // Now and then, and at the end: budgets go to disk.
+    // Budgets go to disk: a little at each call, all at the end.
     void Keep();
+    void KeepAll();
     // Without effect for a sandbox that has none.
     void End(const kernel::SlotRef& ref);
 
