@@ -12,8 +12,7 @@
 namespace stockade::cmd {
 namespace {
 
-// How long one look at the rings waits for a record. Busy: also the longest that the end of a
-// sandbox waits for the pass that closes its books.
+// How long one look at the rings waits for a record. Busy: also the longest that telemetry waits for it.
 constexpr int kBusyPollMs = 5;
 constexpr int kIdlePollMs = 250;
 
@@ -169,6 +168,7 @@ uint64_t EventHub::RequestDrain() {
     uint64_t before = wanted_;
     while (before < want && !wanted_.compare_exchange_weak(before, want)) {
     }
+    sensor_.WakeRings();
     return want;
 }
 

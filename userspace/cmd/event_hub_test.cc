@@ -35,6 +35,8 @@ class FakeSensor : public kernel::Sensor {
         return static_cast<int>(records.size());
     }
 
+    void WakeRings() override {}
+
     // Positions are counts of records.
     kernel::RingPosition Handed() const override { return {0, 0, handed_}; }
     void ReleaseRings(const kernel::RingPosition& upto) override { released_ = upto[2]; }

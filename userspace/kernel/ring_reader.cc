@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -47,6 +48,8 @@ StatusOr<RingReader::Source> RingReader::Map(Ring ring, int fd) {
 
 StatusOr<std::unique_ptr<RingReader>> RingReader::Create(const std::array<int, kRings>& maps) {
     std::unique_ptr<RingReader> reader(new RingReader());
+    reader->wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!reader->wake_.ok()) return ErrnoStatus(errno, "make an eventfd");
     for (size_t i = 0; i < maps.size(); i++) {
         SK_ASSIGN_OR_RETURN(reader->sources_[i], Map(static_cast<Ring>(i), maps[i]));
     }
@@ -87,7 +90,8 @@ StatusOr<int> RingReader::Read(Source& source, const Sensor::RecordFn& fn) {
 StatusOr<int> RingReader::Poll(int timeout_ms, const Sensor::RecordFn& fn) {
     for (bool waited = false;; waited = true) {
         int count = 0;
-        pollfd waiting[kRings];
+        pollfd waiting[kRings + 1];
+        waiting[kRings] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
         for (size_t i = 0; i < sources_.size(); i++) {
             SK_ASSIGN_OR_RETURN(const int read, Read(sources_[i], fn));
             count += read;
@@ -97,8 +101,15 @@ StatusOr<int> RingReader::Poll(int timeout_ms, const Sensor::RecordFn& fn) {
             if (!released) timeout_ms = timeout_ms < 0 ? kUnreleasedPollMs : std::min(timeout_ms, kUnreleasedPollMs);
         }
         if (count > 0 || waited || timeout_ms == 0) return count;
-        if (poll(waiting, kRings, timeout_ms) < 0 && errno != EINTR) return ErrnoStatus(errno, "wait for the rings");
+        if (poll(waiting, kRings + 1, timeout_ms) < 0 && errno != EINTR) return ErrnoStatus(errno, "wait for the rings");
+        uint64_t wakes = 0;
+        (void)!read(wake_.get(), &wakes, sizeof(wakes));  // EAGAIN = it was something else
     }
+}
+
+void RingReader::Wake() {
+    const uint64_t one = 1;
+    (void)!write(wake_.get(), &one, sizeof(one));  // full = awake already
 }
 
 RingPosition RingReader::Handed() const {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "userspace/base/fd.h"
 #include "userspace/kernel/sensor.h"
 
 namespace stockade::kernel {
@@ -21,6 +22,8 @@ class RingReader {
     // As Sensor::PollRings. The kernel wakes a reader only where nothing waits to be released: elsewhere
     // new records are looked for each kUnreleasedPollMs.
     StatusOr<int> Poll(int timeout_ms, const Sensor::RecordFn& fn);
+    // As Sensor::WakeRings.
+    void Wake();
     RingPosition Handed() const;
     // Never beyond what was handed on, never back.
     void Release(const RingPosition& upto);
@@ -45,6 +48,7 @@ class RingReader {
     StatusOr<int> Read(Source& source, const Sensor::RecordFn& fn);
 
     std::array<Source, kRings> sources_;
+    Fd wake_;  // an eventfd
 };
 
 }  // namespace stockade::kernel

@@ -78,6 +78,7 @@ class SensorImpl : public Sensor {
     Status Rest() override { return slots_->live_count() == 0 ? SetCalls(false) : absl::OkStatus(); }
     StatusOr<std::vector<LiveSlot>> LiveSlots() override { return slots_->Live(); }
     StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) override { return rings_->Poll(timeout_ms, fn); }
+    void WakeRings() override { rings_->Wake(); }
     Status SetDnsKnown(std::span<const DnsKnown> known) override { return dns_->SetKnown(known); }
     StatusOr<DnsBudgetRef> OpenDnsBudget(const sk_dns_budget& amounts, std::span<const DnsZoneSpent> zones) override { return dns_->OpenBudget(amounts, zones); }
     StatusOr<std::vector<DnsZoneSpent>> ReadDnsZones() const override { return dns_->ReadZones(); }

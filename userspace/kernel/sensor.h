@@ -159,10 +159,12 @@ class Sensor {
     virtual Status RefundDns(const sk_dns_refund& refund) = 0;
 
     // `record` is valid inside the call only, 8-aligned, of hostile content. Returns how many
-    // records were handed on; 0 after `timeout_ms` without any. What was handed on stays in the rings,
+    // records were handed on; 0 after `timeout_ms` without any. Telemetry ends no wait: it is found when one does. What was handed on stays in the rings,
     // where the next agent finds it, until it is released.
     using RecordFn = std::function<void(Ring, std::span<const uint8_t> record)>;
     virtual StatusOr<int> PollRings(int timeout_ms, const RecordFn& fn) = 0;
+    // Ends the wait of PollRings, or of its next call. Any thread.
+    virtual void WakeRings() = 0;
     // Up to where records have been handed on.
     virtual RingPosition Handed() const = 0;
     // Gives the room up to there back to the kernel.

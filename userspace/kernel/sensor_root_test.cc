@@ -15,12 +15,14 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "bpf/wire/exec.h"
 #include "bpf/wire/slot.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/base/clock.h"
 #include "userspace/kernel/pins.h"
 #include "userspace/kernel/probe.h"
 #include "userspace/kernel/probe_pins.h"
@@ -269,6 +271,19 @@ TEST_F(TakeOverTest, AFailedBindLeavesNoSlot) {
     auto ref = sensor_->BindSlot(binding);
     ASSERT_TRUE(ref.ok()) << ref.status();
     EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
+}
+
+TEST_F(TakeOverTest, AWaitForTheRingsCanBeEnded) {
+    ASSERT_NO_FATAL_FAILURE(Make());
+    const auto none = [](Ring, std::span<const uint8_t>) {};
+    constexpr int kLongMs = 60'000;
+    const uint64_t begin = BootNow();
+    sensor_->WakeRings();  // before the wait
+    ASSERT_TRUE(sensor_->PollRings(kLongMs, none).ok());
+    std::thread waker([&] { sensor_->WakeRings(); });  // before or in it
+    EXPECT_TRUE(sensor_->PollRings(kLongMs, none).ok());
+    waker.join();
+    EXPECT_LT(BootNow() - begin, uint64_t{kLongMs} * 1'000'000 / 2);
 }
 
 // What a reader had in hand when it died is read again; what it has released is not.
