@@ -17,8 +17,12 @@ DIFFERENT = {
     ('exec-ban', 'validations'),  # no clock
     ('namespace-guard', 'validations'), ('namespace-guard', 'variables'),  # the time of the write in the place of the clock
 }
-# Rules that only the twin has: a webhook there would stop kubelets.
-TWIN_RESOURCES = {'labels': {'pods/status'}, 'namespace-guard': {'namespaces/status', 'namespaces/finalize'}}
+# Rules that only the twin has: a webhook there would stop kubelets or the scheduler.
+TWIN_RESOURCES = {
+    'labels': {'pods/status'}, 'plugin-required': {'pods/status'}, 'namespace-guard': {'namespaces/status', 'namespaces/finalize'},
+    'protect-namespace': {'serviceaccounts/token', 'pods/binding', 'bindings', 'pods/status', 'pods/resize', 'replicationcontrollers/scale',
+                          'deployments/scale', 'replicasets/scale', 'statefulsets/scale'},
+}
 
 
 def resources_of(document):

@@ -24,9 +24,10 @@ SETTLE_S = 60
 HOST = '127.0.0.1'
 
 Answer = namedtuple('Answer', 'status message body')
-NAMESPACED = {'Pod', 'Job', 'CronJob', 'Deployment', 'ReplicaSet', 'ConfigMap', 'Binding', 'Service', 'DaemonSet', 'PolicyException', 'Role'}
+NAMESPACED = {'Pod', 'Job', 'CronJob', 'Deployment', 'ReplicaSet', 'ReplicationController', 'StatefulSet', 'DaemonSet', 'ConfigMap', 'Binding',
+              'Service', 'ServiceAccount', 'ResourceQuota', 'LimitRange', 'PolicyException', 'Role', 'NetworkPolicy'}
 PLURALS = {'RuntimeClass': 'runtimeclasses', 'ValidatingAdmissionPolicy': 'validatingadmissionpolicies',
-           'ValidatingPolicy': 'validatingpolicies', 'Ingress': 'ingresses', 'NetworkPolicy': 'networkpolicies'}
+           'ValidatingPolicy': 'validatingpolicies', 'GeneratingPolicy': 'generatingpolicies', 'DeletingPolicy': 'deletingpolicies', 'Ingress': 'ingresses', 'NetworkPolicy': 'networkpolicies'}
 AUDIT = {'apiVersion': 'audit.k8s.io/v1', 'kind': 'Policy', 'omitStages': ['RequestReceived'], 'rules': [{'level': 'Metadata'}]}
 
 
