@@ -16,6 +16,13 @@ GROUPS = (OPERATORS, GLASS, TENANT, AGENT, KUBELET, CONTROLLERS)
 PART_OF = {'app.kubernetes.io/part-of': 'stockade'}
 
 
+# A kind of which the guard knows the name alone.
+CILIUM = {'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition', 'metadata': {'name': 'ciliumnetworkpolicies.cilium.io'},
+          'spec': {'group': 'cilium.io', 'scope': 'Namespaced', 'names': {'plural': 'ciliumnetworkpolicies', 'kind': 'CiliumNetworkPolicy'}, 'versions': [{
+              'name': 'v2', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
+                  'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}]}}
+
+
 def label(key, value):
     return {'metadata': {'labels': {key: value}}}
 
@@ -135,6 +142,40 @@ def debugged_pods():
         yield folder, 'debugger', Probe(lambda api, ask=ask, fields=fields: ask(api, fields), [pod], hardened)
 
 
+def network_policy(name='stockade-default-deny', **spec):
+    return {'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy', 'metadata': {'name': name, 'namespace': 'sb'},
+            'spec': {'podSelector': {}, 'policyTypes': ['Ingress', 'Egress'], **spec}}
+
+
+def opened_networks():
+    closed, way_out = network_policy(), {'spec': {'egress': [{}]}}
+    yield 'network', 'default_taken_away', Probe(lambda api: api.delete(closed, TENANT, True), [closed], {
+        'operators': lambda api: api.delete(closed, OPERATORS, True), "the namespace's end": lambda api: api.delete(closed, CONTROLLERS, True)})
+    yield 'network', 'default_for_some', patched(closed, {'spec': {'podSelector': {'matchLabels': {'a': 'b'}}}})
+    other = network_policy('other')
+    yield 'network', 'opened', patched(other, way_out, operators=OPERATORS)
+    cilium = {**network_policy('c'), 'apiVersion': 'cilium.io/v2', 'kind': 'CiliumNetworkPolicy'}
+    yield 'network', 'other_kind', Probe(lambda api: api.create(cilium, TENANT, True), (), {'operators': lambda api: api.create(cilium, OPERATORS, True)})
+    yield 'network', 'other_kind_deleted', Probe(lambda api: api.delete(cilium, TENANT, True), [cilium])
+    pod = lambda api: api.create(POD, TENANT, True)  # noqa: E731
+    for name, weak in (('for_some', network_policy(podSelector={'matchLabels': {'a': 'b'}})), ('one_way', network_policy(policyTypes=['Ingress'])),
+                       ('with_a_hole', network_policy(egress=[{}]))):
+        yield 'network-default', name, Probe(pod, [weak])
+
+
+def closed_namespace(api):
+    """A pod is refused where the default NetworkPolicy is not, and admitted from when it is there."""
+    with bound(api, in_force('network-default')):
+        if not refused_by(api.create(POD, TENANT, True), 'network-default'):
+            yield 'a pod is admitted without it'
+        closed = network_policy()
+        api.must(api.create(closed))
+        try:
+            api.until(lambda: api.create(POD, TENANT, True).status == 201, 'a pod is admitted with it')
+        finally:
+            api.must(api.delete(closed))
+
+
 def guarded_namespaces():
     sandbox = {'stockade.dev/sandbox': 'tool'}
     hour, short = str(int(time.time()) + 7200), str(int(time.time()) + 1800)
@@ -243,7 +284,7 @@ def probes():
     found += [('exec-ban', name, probe) for name, probe in entered_pods()]
     found += [('runtime-class', f'bound_{name}', probe) for name, probe in bound_elsewhere()]
     found += [('plugin-required', f'excused_{name}', probe) for name, probe in excused_plugin()]
-    return found + list(debugged_pods()) + list(protected_objects())
+    return found + list(debugged_pods()) + list(opened_networks()) + list(protected_objects())
 
 
 def use_break_glass(api):

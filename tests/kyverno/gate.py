@@ -107,12 +107,25 @@ def check_inventory(folder, test, expectations):
                 yield f'{kind} {name}: nothing is expected of {policy}'
 
 
-def check_rows(expectations, rows):
+def generated_rows(folder, test, problems):
+    """{Expectation: as what it is found in the rows}, of GeneratingPolicies: the CLI names the generated resource, and not even its namespace."""
+    found = {}
+    for result in test.get('results') or []:
+        if result.get('isGeneratingPolicy') and 'generatedResource' in result:
+            made = documents(os.path.join(folder, result['generatedResource']))
+            row = Expectation(result['policy'], '', made[0]['metadata']['name'])
+            if len(made) != 1 or len(result['resources']) != 1 or row in found.values():
+                problems.append(f'{row}: its rows could not be told apart: one generated resource of a name for each test')
+            found[Expectation(result['policy'], result['kind'], result['resources'][0])] = row
+    return found
+
+
+def check_rows(expectations, rows, generated=None):
     found = {}
     for row in rows:
         found.setdefault(Expectation(row.policy, row.kind, row.resource), []).append(row)
     for expectation in expectations:
-        own = found.get(expectation, [])
+        own = found.get((generated or {}).get(expectation, expectation), [])
         if not own:
             yield f'{expectation}: has no row'
         yield from (f'{expectation}: {row.result}, {row.reason}' for row in own if (row.result, row.reason) != ('Pass', 'Ok'))
@@ -129,6 +142,7 @@ def check(folder):
     test = tests[0]
     expectations, problems = expand(test)
     names = (test.get('policies') or []) + (test.get('resources') or []) + [test[key] for key in ('variables', 'userinfo') if key in test]
+    names += [result['generatedResource'] for result in test.get('results') or [] if 'generatedResource' in result]
     problems += [f'{name}: no such file' for name in names if not os.path.exists(os.path.join(folder, name))]
     if problems:
         return problems
@@ -137,8 +151,9 @@ def check(folder):
     if bound:
         return [f'{name}: with a binding the CLI does not ask what the policy selects' for name in bound]
     problems = list(check_inventory(folder, test, expectations))
+    generated = generated_rows(folder, test, problems)
     rows, status, output = run_cli(folder)
-    problems += check_rows(expectations, rows)
+    problems += check_rows(expectations, rows, generated)
     if status and not problems:
         problems.append(f'the CLI ends with {status}')
     return problems + [f'    {line}' for line in output.splitlines()[-15:] if not rows]

@@ -13,6 +13,8 @@ FLAG_OF_KIND = {'ValidatingPolicy': 'isValidatingPolicy', 'ValidatingAdmissionPo
 # Folders without a test of the CLI: it simulates neither CONNECT nor an UPDATE that changes something, and knows no kinds of others'
 # definitions. Only an API server can show them.
 SERVER_ONLY = {'exec-ban', 'node-proxy', 'protect-cluster', 'protect-nodes', 'protect-policies'}
+# Policies that make or delete instead of judging: tests/kyverno/makers_test.py.
+MAKERS = {'network-default': 'GeneratingPolicy', 'leftovers': 'DeletingPolicy'}
 # Validations that judge a change, or who makes it, and so can be shown by an API server alone.
 CHANGES = {
     'labels and annotations of stockade.dev do not change',
@@ -21,15 +23,27 @@ CHANGES = {
     'only stockade:operators and stockade:break-glass open the glass',
     'stockade.dev/break-glass is the second since 1970 at which it expires: 10 digits',
     'break-glass expires within the hour',
+    'only stockade:operators take stockade-default-deny away',
+    # The CLI knows none of those kinds.
+    'NetworkPolicies of Cilium and Calico are written by stockade:operators',
 }
 
 
-def folders():
+def all_folders():
     return sorted(name for name in os.listdir(POLICIES) if os.path.isdir(os.path.join(POLICIES, name)))
+
+
+def folders():
+    """Those of policies that judge."""
+    return [name for name in all_folders() if name not in MAKERS]
 
 
 def load(folder, name):
     return gate.documents(os.path.join(POLICIES, folder, name))
+
+
+def load_if_there(folder, name):
+    return load(folder, name) if os.path.exists(os.path.join(POLICIES, folder, name)) else []
 
 
 def policy(folder):
@@ -38,11 +52,11 @@ def policy(folder):
 
 def twins(folder):
     """The native policies of a folder; the first is the twin of policy.yaml."""
-    return load(folder, 'twin.yaml')
+    return load_if_there(folder, 'twin.yaml')
 
 
 def bindings(folder):
-    return load(folder, 'binding.yaml')
+    return load_if_there(folder, 'binding.yaml')
 
 
 def values(namespaces):

@@ -25,9 +25,11 @@ HOST = '127.0.0.1'
 
 Answer = namedtuple('Answer', 'status message body')
 NAMESPACED = {'Pod', 'Job', 'CronJob', 'Deployment', 'ReplicaSet', 'ReplicationController', 'StatefulSet', 'DaemonSet', 'ConfigMap', 'Binding',
-              'Service', 'ServiceAccount', 'ResourceQuota', 'LimitRange', 'PolicyException', 'Role', 'NetworkPolicy'}
+              'Service', 'ServiceAccount', 'ResourceQuota', 'LimitRange', 'PolicyException', 'Role', 'NetworkPolicy',
+              'CiliumNetworkPolicy'}
 PLURALS = {'RuntimeClass': 'runtimeclasses', 'ValidatingAdmissionPolicy': 'validatingadmissionpolicies',
-           'ValidatingPolicy': 'validatingpolicies', 'GeneratingPolicy': 'generatingpolicies', 'DeletingPolicy': 'deletingpolicies', 'Ingress': 'ingresses', 'NetworkPolicy': 'networkpolicies'}
+           'ValidatingPolicy': 'validatingpolicies', 'GeneratingPolicy': 'generatingpolicies', 'DeletingPolicy': 'deletingpolicies', 'Ingress': 'ingresses', 'NetworkPolicy': 'networkpolicies',
+           'CiliumNetworkPolicy': 'ciliumnetworkpolicies'}
 AUDIT = {'apiVersion': 'audit.k8s.io/v1', 'kind': 'Policy', 'omitStages': ['RequestReceived'], 'rules': [{'level': 'Metadata'}]}
 
 

@@ -18,7 +18,7 @@ import manifests_test  # noqa: E402
 import policies  # noqa: E402
 import server  # noqa: E402
 import tools  # noqa: E402
-from twins import bound, in_force, refused_by, settle  # noqa: E402
+from twins import bound, in_force, keep_reading, refused_by, settle  # noqa: E402
 
 NAMESPACES = {'sb': {'stockade.dev/sandbox': 'tool'}, 'ag': {'stockade.dev/sandbox': 'agent'}, 'plain': {}, 'stockade': {}}
 MANIFESTS = os.path.join(policies.ROOT, 'deploy', 'kubernetes')
@@ -32,8 +32,11 @@ def prepare(api):
     """Namespaces, runtimes, Kyverno's own kinds, and ordinary users who may do everything, so that only admission is left to refuse."""
     for name, labels in NAMESPACES.items():
         api.must(api.create(namespace(name, labels)))
-    for document in gate.documents(os.path.join(MANIFESTS, 'runtime-classes.yaml')) + gate.documents(os.path.join(MANIFESTS, 'namespaces.yaml')):
-        api.must(api.create(document))
+    for name in ('runtime-classes', 'namespaces', 'network-policies'):
+        for document in gate.documents(os.path.join(MANIFESTS, name + '.yaml')):
+            api.must(api.create(document))
+    api.must(api.create(changes.CILIUM))
+    keep_reading(api, 'networking.k8s.io/v1', 'NetworkPolicy')
     folder = os.path.join(tools.module_dir('kyverno'), 'crds')
     for name in sorted(os.listdir(folder)):
         for document in gate.documents(os.path.join(folder, name)):
@@ -45,21 +48,22 @@ def prepare(api):
     api.must(api.create({'apiVersion': 'rbac.authorization.k8s.io/v1', 'kind': 'ClusterRoleBinding', 'metadata': {'name': 'everything'},
                          'roleRef': {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'ClusterRole', 'name': 'everything'},
                          'subjects': subjects}))
-    for kind in ('PolicyException', 'ValidatingPolicy', 'GeneratingPolicy', 'DeletingPolicy'):
-        probe = {'apiVersion': 'policies.kyverno.io/v1', 'kind': kind, 'metadata': {'name': 'x', 'namespace': 'plain'}}
-        api.until(lambda probe=probe: api.create(probe, dry_run=True).status != 404, f'{kind} of Kyverno is served')
+    for version, kind in [('policies.kyverno.io/v1', kind) for kind in ('PolicyException', 'ValidatingPolicy', 'GeneratingPolicy', 'DeletingPolicy')] + [
+            ('cilium.io/v2', 'CiliumNetworkPolicy')]:
+        probe = {'apiVersion': version, 'kind': kind, 'metadata': {'name': 'x', 'namespace': 'plain'}}
+        api.until(lambda probe=probe: api.create(probe, dry_run=True).status != 404, f'{kind} is served')
 
 
 def ships(api, folder):
     """The server's own schema and CEL compiler take policy and twin, every field of them."""
     yield from (f"{document['metadata']['name']}: {answer.status} {answer.message}"
-                for document in [policies.policy(folder)] + in_force(folder)
+                for document in [policies.policy(folder), *in_force(folder)]
                 for answer in [api.create(document, dry_run=True)] if answer.status != 201)
 
 
 def refuses_the_bad(api, folder):
     """Good and bad resources without the twin, under it and without its binding; the real CLI says the same of each."""
-    good = policies.load(folder, 'good.yaml') if os.path.exists(os.path.join(policies.POLICIES, folder, 'good.yaml')) else []
+    good = policies.load_if_there(folder, 'good.yaml')
     bad = policies.load(folder, 'bad.yaml')
     with without_runtime_classes(api) if folder == 'runtime-pool' else nullcontext():  # some have the names of those that are there
         yield from compare(api, good + bad, 'before the twin is there', lambda document: False, folder)
@@ -145,7 +149,7 @@ def change_is_refused(api, folder, name, probe):
 @contextmanager
 def everything(api):
     """All twins in force, as they are installed."""
-    with bound(api, [document for folder in policies.folders() for document in in_force(folder)]):
+    with bound(api, [document for folder in policies.all_folders() for document in in_force(folder)]):
         yield
 
 
@@ -180,13 +184,15 @@ def break_glass_is_audited(api):
 
 def all_cases(api):
     found = {}
-    for folder in policies.folders():
+    for folder in policies.all_folders():
         found[f'Ships/{folder}'] = lambda folder=folder: ships(api, folder)
+    for folder in policies.folders():
         if folder not in policies.SERVER_ONLY:
             found[f'Refuses/{folder}'] = lambda folder=folder: refuses_the_bad(api, folder)
     for folder, name, probe in changes.probes():
         found[f'Change/{folder}/{name}'] = lambda folder=folder, name=name, probe=probe: change_is_refused(api, folder, name, probe)
     found['ManifestsAreAdmitted'] = lambda: manifests_are_admitted(api)
+    found['NamespaceIsClosed'] = lambda: changes.closed_namespace(api)
     found['BreakGlassIsAudited'] = lambda: break_glass_is_audited(api)
     return found
 

@@ -17,14 +17,23 @@ def refused_by(answer, folder):
     return answer.status in (403, 422) and f"ValidatingAdmissionPolicy 'stockade-{folder}" in answer.message
 
 
-def sentinel(name):
+def sentinel(name, more=None, more_of_binding=None):
     """Refuses one ConfigMap that nobody makes."""
     rule = {'apiGroups': [''], 'apiVersions': ['v1'], 'operations': ['CREATE'], 'resources': ['configmaps'], 'resourceNames': [name]}
     group = 'admissionregistration.k8s.io/v1'
     yield {'apiVersion': group, 'kind': 'ValidatingAdmissionPolicy', 'metadata': {'name': name}, 'spec': {
-        'failurePolicy': 'Fail', 'matchConstraints': {'resourceRules': [rule]}, 'validations': [{'expression': 'false', 'message': name}]}}
+        'failurePolicy': 'Fail', 'matchConstraints': {'resourceRules': [rule]}, 'validations': [{'expression': 'false', 'message': name}],
+        **(more or {})}}
     yield {'apiVersion': group, 'kind': 'ValidatingAdmissionPolicyBinding', 'metadata': {'name': name}, 'spec': {
-        'policyName': name, 'validationActions': ['Deny']}}
+        'policyName': name, 'validationActions': ['Deny'], **(more_of_binding or {})}}
+
+
+def keep_reading(api, version, kind):
+    """Keeps the server reading a kind of policies' parameters. Once nothing bound has parameters of a built-in kind, a server never reads
+    that kind again until it is restarted (kubernetes/kubernetes#130887), and these tests bind and unbind all the time."""
+    for document in sentinel('keep-reading', {'paramKind': {'apiVersion': version, 'kind': kind}},
+                             {'paramRef': {'name': 'nobody', 'parameterNotFoundAction': 'Allow'}}):
+        api.must(api.create(document))
 
 
 def settle(api):
