@@ -76,6 +76,7 @@ WEAKER = {
 # What a pod's spec may be given.
 ADDED = [
     {'hostNetwork': True}, {'hostPID': True}, {'hostIPC': True}, {'shareProcessNamespace': True}, {'nodeName': 'node-1'},
+    {'priorityClassName': 'system-node-critical'}, {'resourceClaims': [{'name': 'd', 'resourceClaimName': 'd'}]},
     {'tolerations': [{'operator': 'Exists'}]}, {'tolerations': [{'key': 'stockade.dev/not-attested', 'operator': 'Exists'}]},
 ]
 ADDED_VOLUMES = [
@@ -87,7 +88,10 @@ ADDED_TO_CONTAINERS = [
     {'securityContext': {'privileged': True}}, {'securityContext': {'procMount': 'Unmasked'}},
     {'securityContext': {'seccompProfile': {'type': 'Unconfined'}}}, {'securityContext': {'appArmorProfile': {'type': 'Unconfined'}}},
     {'securityContext': {'capabilities': {'add': ['SYS_ADMIN']}}}, {'ports': [{'containerPort': 1, 'hostPort': 1}]},
-    {'volumeDevices': [{'name': 'd', 'devicePath': '/dev/xvda'}]},
+    {'volumeDevices': [{'name': 'd', 'devicePath': '/dev/xvda'}]}, {'resources': {'limits': {'example.com/device': '1'}}},
+    {'securityContext': {'seLinuxOptions': {'type': 'spc_t'}}},
+    {'livenessProbe': {'httpGet': {'host': '169.254.169.254', 'port': 80, 'path': '/'}}},
+    {'lifecycle': {'preStop': {'httpGet': {'host': '169.254.169.254', 'port': 80, 'path': '/'}}}},
 ]
 ADDED_TO_LASTING = [
     {'securityContext': {'runAsUser': 0}}, {'securityContext': {'runAsNonRoot': False}},
@@ -197,9 +201,10 @@ def by_hand(document):
         weaker = copy.deepcopy(document)
         del pod_of(weaker)['spec']['initContainers']
         yield 'without its egress guard', weaker
-    for key in ('noderesource.dev', 'tolerate-missing-plugins.stockade.dev'):
+    for key in ('x.noderesource.dev', 'tolerate-missing-plugins.stockade.dev', 'io.katacontainers.config.hypervisor.path', 'run.oci.handler',
+                'dev.gvisor.spec.mount.x.source', 'k8s.v1.cni.cncf.io/networks'):
         weaker = copy.deepcopy(document)
-        pod_of(weaker)['metadata'].setdefault('annotations', {})['x.' + key if key.startswith('node') else key] = 'true'
+        pod_of(weaker)['metadata'].setdefault('annotations', {})[key] = 'true'
         yield f'with the annotation {key}', weaker
 
 

@@ -24,11 +24,14 @@ TOOLS = {
     'kube-apiserver': (['k8s.io/kubernetes/cmd/kube-apiserver', 'k8s.io/kubernetes/cmd/kubectl'],
                        f' -X {VERSION}Version=v1.35.4 -X {VERSION}Major=1 -X {VERSION}Minor=35'),
 }
-# Program -> (module, file name that `go install` gives it)
+# promtool is 1,356 packages of Go, and Debian has it; but its package starts a server, so it is unpacked and not installed.
+DEBIAN = {'prometheus': 'usr/bin/promtool'}
+# Program -> (module, file name that `go install` gives it, or Debian)
 PROGRAMS = {
     'kyverno': ('kyverno', 'kubectl-kyverno'),
     'etcd': ('etcd', 'server'),  # go.etcd.io/etcd/server/v3: Go leaves a version out of a program's name
     'kube-apiserver': ('kube-apiserver', 'kube-apiserver'),
+    'promtool': ('prometheus', 'promtool'),
     'kubectl': ('kube-apiserver', 'kubectl'),
 }
 
@@ -40,6 +43,8 @@ def cache_dir():
 
 def module_dir(module):
     """Where the binaries of a module are, or will be."""
+    if module in DEBIAN:
+        return os.path.join(cache_dir(), f'{module}-debian')
     key = hashlib.sha256()
     for name in ('go.mod', 'go.sum'):
         with open(os.path.join(HERE, 'tools', module, name), 'rb') as file:
@@ -92,12 +97,28 @@ def copy_crds(go, target):
     shutil.copytree(os.path.join(where, 'config', 'crds', 'policies.kyverno.io'), os.path.join(target, 'crds'))
 
 
+def unpack(package, program, target):
+    """One program out of a Debian package, which apt fetches and checks."""
+    with tempfile.TemporaryDirectory(dir=cache_dir(), prefix='new.') as scratch:
+        # The temporary folder is closed to apt's own user, which apt would complain of.
+        subprocess.run(['apt-get', '-qq', '-o', 'APT::Sandbox::User=root', 'download', package], cwd=scratch, check=True)
+        archive = next(name for name in os.listdir(scratch) if name.endswith('.deb'))
+        subprocess.run(['dpkg-deb', '-x', archive, 'whole'], cwd=scratch, check=True)
+        os.makedirs(os.path.join(scratch, 'bin'))
+        os.rename(os.path.join(scratch, 'whole', program), os.path.join(scratch, 'bin', os.path.basename(program)))
+        os.rename(os.path.join(scratch, 'bin'), target)
+
+
 def build(module):
-    packages, flags = TOOLS[module]
     target = module_dir(module)
     if os.path.isdir(target):
         return
     os.makedirs(cache_dir(), exist_ok=True)
+    if module in DEBIAN:
+        say(f'fetching {module} from Debian')
+        unpack(module, DEBIAN[module], target)
+        return
+    packages, flags = TOOLS[module]
     say(f'building {module} for the tests (some minutes; kept in {target})')
     # Published by one rename: a build that was cut short leaves nothing that looks finished.
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix='new.') as scratch:
@@ -109,5 +130,5 @@ def build(module):
 
 
 if __name__ == '__main__':
-    for wanted in sys.argv[1:] or TOOLS:
+    for wanted in sys.argv[1:] or [*TOOLS, *DEBIAN]:
         build(wanted)
