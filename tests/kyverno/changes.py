@@ -18,9 +18,9 @@ PART_OF = {'app.kubernetes.io/part-of': 'stockade'}
 
 # A kind of which the guard knows the name alone.
 CILIUM = {'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition', 'metadata': {'name': 'ciliumnetworkpolicies.cilium.io'},
-          'spec': {'group': 'cilium.io', 'scope': 'Namespaced', 'names': {'plural': 'ciliumnetworkpolicies', 'kind': 'CiliumNetworkPolicy'}, 'versions': [{
-              'name': 'v2', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
-                  'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}]}}
+          'spec': {'group': 'cilium.io', 'scope': 'Namespaced', 'names': {'plural': 'ciliumnetworkpolicies', 'kind': 'CiliumNetworkPolicy'},
+                   'versions': [{'name': 'v2', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
+                       'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}]}}
 
 
 def label(key, value):
@@ -155,7 +155,8 @@ def opened_networks():
     other = network_policy('other')
     yield 'network', 'opened', patched(other, way_out, operators=OPERATORS)
     cilium = {**network_policy('c'), 'apiVersion': 'cilium.io/v2', 'kind': 'CiliumNetworkPolicy'}
-    yield 'network', 'other_kind', Probe(lambda api: api.create(cilium, TENANT, True), (), {'operators': lambda api: api.create(cilium, OPERATORS, True)})
+    yield 'network', 'other_kind', Probe(lambda api: api.create(cilium, TENANT, True), (), {
+        'operators': lambda api: api.create(cilium, OPERATORS, True)})
     yield 'network', 'other_kind_deleted', Probe(lambda api: api.delete(cilium, TENANT, True), [cilium])
     pod = lambda api: api.create(POD, TENANT, True)  # noqa: E731
     for name, weak in (('for_some', network_policy(podSelector={'matchLabels': {'a': 'b'}})), ('one_way', network_policy(policyTypes=['Ingress'])),
@@ -194,7 +195,8 @@ def guarded_namespaces():
     yield 'glass_by_tenant', patched(n4, label('stockade.dev/break-glass', short), operators=OPERATORS, glass=GLASS)
     for number, (name, value) in enumerate((('glass_for_two_hours', hour), ('glass_of_the_past', past), ('glass_for_good', 'true')), 5):
         resource = namespace(f'guarded-{number}', **sandbox)
-        ask = lambda api, resource=resource, value=value: api.patch(resource, label('stockade.dev/break-glass', value), OPERATORS, None, True)  # noqa: E731
+        change = label('stockade.dev/break-glass', value)
+        ask = lambda api, resource=resource, change=change: api.patch(resource, change, OPERATORS, None, True)  # noqa: E731
         yield name, Probe(ask, [resource])
     n8 = namespace('guarded-8', **sandbox, **{'pod-security.kubernetes.io/enforce': 'restricted'})
     yield 'pod_security_lowered', patched(n8, label('pod-security.kubernetes.io/enforce', 'privileged'), operators=OPERATORS)

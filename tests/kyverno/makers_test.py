@@ -47,8 +47,8 @@ def what_is_made_is_compared():
     """The closed NetworkPolicy of which something is left out, and none at all, are not what is expected."""
     document = policies.policy('network-default')
     closed = next(variable for variable in document['spec']['variables'] if variable['name'] == 'closed')
-    for old, new in (('dyn(["Ingress", "Egress"])', 'dyn(["Ingress"])'), ('"podSelector": dyn({})', '"podSelector": dyn({"matchLabels": {"a": "b"}})'),
-                     ('"stockade-default-deny"', '"other"')):
+    for old, new in (('dyn(["Ingress", "Egress"])', 'dyn(["Ingress"])'), ('"stockade-default-deny"', '"other"'),
+                     ('"podSelector": dyn({})', '"podSelector": dyn({"matchLabels": {"a": "b"}})')):
         mutant = copy.deepcopy(document)
         variable = next(one for one in mutant['spec']['variables'] if one['name'] == 'closed')
         variable['expression'] = closed['expression'].replace(old, new)

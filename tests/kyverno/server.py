@@ -28,8 +28,8 @@ NAMESPACED = {'Pod', 'Job', 'CronJob', 'Deployment', 'ReplicaSet', 'ReplicationC
               'Service', 'ServiceAccount', 'ResourceQuota', 'LimitRange', 'PolicyException', 'Role', 'NetworkPolicy',
               'CiliumNetworkPolicy'}
 PLURALS = {'RuntimeClass': 'runtimeclasses', 'ValidatingAdmissionPolicy': 'validatingadmissionpolicies',
-           'ValidatingPolicy': 'validatingpolicies', 'GeneratingPolicy': 'generatingpolicies', 'DeletingPolicy': 'deletingpolicies', 'Ingress': 'ingresses', 'NetworkPolicy': 'networkpolicies',
-           'CiliumNetworkPolicy': 'ciliumnetworkpolicies'}
+           'ValidatingPolicy': 'validatingpolicies', 'GeneratingPolicy': 'generatingpolicies', 'DeletingPolicy': 'deletingpolicies',
+           'NetworkPolicy': 'networkpolicies', 'CiliumNetworkPolicy': 'ciliumnetworkpolicies'}
 AUDIT = {'apiVersion': 'audit.k8s.io/v1', 'kind': 'Policy', 'omitStages': ['RequestReceived'], 'rules': [{'level': 'Metadata'}]}
 
 

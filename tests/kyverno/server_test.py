@@ -48,8 +48,8 @@ def prepare(api):
     api.must(api.create({'apiVersion': 'rbac.authorization.k8s.io/v1', 'kind': 'ClusterRoleBinding', 'metadata': {'name': 'everything'},
                          'roleRef': {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'ClusterRole', 'name': 'everything'},
                          'subjects': subjects}))
-    for version, kind in [('policies.kyverno.io/v1', kind) for kind in ('PolicyException', 'ValidatingPolicy', 'GeneratingPolicy', 'DeletingPolicy')] + [
-            ('cilium.io/v2', 'CiliumNetworkPolicy')]:
+    ours = [('policies.kyverno.io/v1', kind) for kind in ('PolicyException', 'ValidatingPolicy', 'GeneratingPolicy', 'DeletingPolicy')]
+    for version, kind in ours + [('cilium.io/v2', 'CiliumNetworkPolicy')]:
         probe = {'apiVersion': version, 'kind': kind, 'metadata': {'name': 'x', 'namespace': 'plain'}}
         api.until(lambda probe=probe: api.create(probe, dry_run=True).status != 404, f'{kind} is served')
 
