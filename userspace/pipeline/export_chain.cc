@@ -34,6 +34,32 @@ std::string SealText(absl::string_view node, absl::string_view sandbox, uint64_t
     return absl::StrCat("stockade-seal-1\n", node, "\n", sandbox, "\n", export_seq, "\n", before, "\n");
 }
 
+bool IsLeftOut(const v1::Event& event) { return event.has_repeat() && event.kernel_seq() == 0; }
+
+bool IsOfTheSpool(const v1::Event& event) {
+    return IsLeftOut(event) || event.has_seal() ||
+           (event.has_lost() && (event.lost().stage() == "spool" || event.lost().stage() == "exporter"));
+}
+
+void ExportChain::Enter(const v1::Event& event, ChainBooks* books) {
+    // The node's own chain has none: nobody closes it.
+    if (event.sandbox().id().empty()) return;
+    // What the spool tells of a loss knows the id alone.
+    if (books->sandbox.id().empty() || !event.has_lost()) books->sandbox = event.sandbox();
+    (void)books->seen.Add(event.kernel_seq());  // what was there is asked before
+    if (!IsOfTheSpool(event)) ++books->kinds[event.kind()];
+    if (IsLeftOut(event))
+        books->told += event.repeat().count();
+    else if (event.has_repeat())
+        books->repeats += event.repeat().count();
+    if (event.has_lost() && event.lost().exports_size() == 0) books->told += event.lost().count();
+}
+
+bool ExportChain::Has(const v1::Event& event) const {
+    const auto found = heads_.find(event.sandbox().id());
+    return found != heads_.end() && found->second.books.seen.Contains(event.kernel_seq());
+}
+
 Status ExportChain::Add(v1::Event* event) {
     Head& head = heads_[event->sandbox().id()];
     // What is lost of a sandbox may turn out after its end: then it is sealed once more.
@@ -46,6 +72,7 @@ Status ExportChain::Add(v1::Event* event) {
     event->set_export_seq(++head.seq);
     head.chain = ChainAfter(head.chain, *event);
     event->set_chain(head.chain);
+    Enter(*event, &head.books);
     if (event->has_seal()) Close(event->sandbox().id());
     return absl::OkStatus();
 }
@@ -70,6 +97,7 @@ void ExportChain::Close(const std::string& sandbox) {
     Head& head = heads_[sandbox];
     if (sandbox.empty() || head.sealed) return;
     head.sealed = true;
+    head.books = {};
     sealed_.push_back(sandbox);
     while (sealed_.size() > kMaxSealed) {
         heads_.erase(sealed_.front());
@@ -87,11 +115,13 @@ void ExportChain::Restore(const v1::Event& event) {
     if (event.export_seq() <= head.seq) return;
     head.seq = event.export_seq();
     head.chain = event.chain();
+    Enter(event, &head.books);
     if (event.has_seal()) Close(event.sandbox().id());
 }
 
 void ExportChain::RestoreHead(const std::string& sandbox, const Head& head, bool sealed) {
-    heads_[sandbox] = {.seq = head.seq, .chain = head.chain, .sealed = false};
+    heads_[sandbox] = head;
+    heads_[sandbox].sealed = false;
     if (sealed) Close(sandbox);
 }
 

@@ -16,6 +16,7 @@
 
 #include "userspace/base/status.h"
 #include "userspace/model/event.pb.h"
+#include "userspace/pipeline/kernel_numbers.h"
 #include "userspace/pipeline/node_key.h"
 
 namespace stockade::pipeline {
@@ -26,12 +27,27 @@ std::string ChainAfter(absl::string_view before, const v1::Event& event);
 std::string SealText(absl::string_view node, absl::string_view sandbox, uint64_t export_seq,
                      absl::string_view before);
 
+// What the chain has had of a sandbox, for whoever goes on with it after a start. Until it is sealed.
+struct ChainBooks {
+    v1::Sandbox sandbox;
+    KernelNumbers seen;
+    uint64_t repeats = 0;  // kernel numbers that the kernel's repeat events stand for
+    uint64_t told = 0;     // and those that were lost, or left out by the policy's record level
+    std::map<std::string, uint64_t> kinds;  // of what is not of the spool's own
+};
+// The policy's record level leaves records out that the kernel has numbered (quiet queries of DNS). Such a
+// repeat event stands for them: the kernel's own have a number themselves.
+bool IsLeftOut(const v1::Event& event);
+// Made behind the path of events, where the closing summary is counted.
+bool IsOfTheSpool(const v1::Event& event);
+
 class ExportChain {
   public:
     struct Head {
-        uint64_t seq = 0;   // of the last event; 0 = none yet
-        std::string chain;  // at it; empty = none yet, or not known after damage
+        uint64_t seq = 0;     // of the last event; 0 = none yet
+        std::string chain{};  // at it; empty = none yet, or not known after damage
         bool sealed = false;
+        ChainBooks books{};
     };
     // Sealed sandboxes are remembered so that a straggler does not start a second chain at 1.
     static constexpr size_t kMaxSealed = 4096;
@@ -44,6 +60,8 @@ class ExportChain {
     // Made for being the next that is added. After it nothing of the sandbox is added but what is lost, and a seal again. The node's own chain (no id) goes on behind its seals.
     v1::Event Seal(const v1::Sandbox& sandbox);
     Head HeadOf(const std::string& sandbox) const;
+    // It was added before, by an earlier process too. Of a sealed sandbox nothing is known.
+    bool Has(const v1::Event& event) const;
 
     // An event as it was found in the spool at a start.
     void Restore(const v1::Event& event);
@@ -56,6 +74,7 @@ class ExportChain {
 
   private:
     void Close(const std::string& sandbox);
+    static void Enter(const v1::Event& event, ChainBooks* books);
 
     const std::string node_;
     const NodeKey* const key_;

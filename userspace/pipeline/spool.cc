@@ -82,7 +82,25 @@ std::string Spool::PathOf(absl::string_view name) const { return absl::StrCat(op
 Status Spool::Append(v1::Event* event) {
     std::lock_guard lock(mutex_);
     if (damage_to_tell_ > 0) TellDamage();
+    if (chain_.Has(*event)) {
+        ++counters_.again;
+        return absl::AlreadyExistsError(absl::StrCat(event->id(), " is in the spool"));
+    }
     return AppendLocked(event, true);
+}
+
+ChainBooks Spool::BooksOf(const std::string& sandbox) const {
+    std::lock_guard lock(mutex_);
+    return chain_.HeadOf(sandbox).books;
+}
+
+std::map<std::string, ChainBooks> Spool::Unsealed() const {
+    std::lock_guard lock(mutex_);
+    std::map<std::string, ChainBooks> open;
+    for (const auto& [sandbox, head] : chain_.heads()) {
+        if (!sandbox.empty() && !head.sealed) open[sandbox] = head.books;
+    }
+    return open;
 }
 
 Status Spool::AppendLocked(v1::Event* event, bool bounded) {

@@ -18,6 +18,10 @@
 // of its sandbox, which names the numbers and the chain behind them. Records of a sandbox keep their order
 // over the lanes. A record that was handed out before a start may come again, marked `again`.
 //
+// A record that the rings still have after a start, as they were not released yet, is recognised: the numbers that each
+// sandbox's chain has had are read with the records, and stand in the snapshot of heads for segments that are gone.
+// So there is no second list of them that could say something else than the spool.
+//
 // A start reads what came since the last snapshot of heads: a cut in mid-record costs that record, which
 // was in no ring's release; a flipped bit costs its record and is told as lost. Numbers are never given
 // twice.
@@ -50,6 +54,7 @@ struct SpoolCounters {
     uint64_t rejected = 0;      // what a peer will never take
     uint64_t torn = 0;          // cut in mid-record, found at a start
     uint64_t refused = 0;       // Append failed: the disk takes nothing and the buffer is full
+    uint64_t again = 0;         // read from the rings once more after a start, and here already
     std::map<std::string, uint64_t> write_errors;  // by errno's name: ENOSPC, EROFS ...
     uint64_t bytes = 0;                            // on disk now
 };
@@ -78,6 +83,7 @@ class Spool {
     static StatusOr<std::unique_ptr<Spool>> Open(Options options);
     ~Spool();
 
+    // kAlreadyExists when a record of that kernel_seq is in the sandbox's chain: it is left as it is.
     Status Append(v1::Event* event);
     // kFailedPrecondition when it is sealed already.
     Status Seal(const v1::Sandbox& sandbox);
@@ -94,6 +100,10 @@ class Spool {
                 absl::string_view cause);
     // What was handed out and is not acknowledged is handed out again, in order.
     void Rewind(const std::string& reader);
+
+    // Of the sandboxes that are not sealed, by id: what the spool knows of them, also from before this start.
+    std::map<std::string, ChainBooks> Unsealed() const;
+    ChainBooks BooksOf(const std::string& sandbox) const;
 
     SpoolCounters counters() const;
     uint64_t after_seal() const;

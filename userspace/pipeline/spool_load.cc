@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "userspace/base/crc32c.h"
 #include "userspace/base/errno.h"
 #include "userspace/pipeline/spool.h"
@@ -20,8 +21,9 @@
 namespace stockade::pipeline {
 namespace {
 
-// Some hundred bytes for each sandbox that has not been sealed and each of ExportChain::kMaxSealed.
-constexpr size_t kMaxHeadsBytes = 16 << 20;
+// A hundred bytes for each of ExportChain::kMaxSealed, and some KiB, of labels and ranges of numbers, for each of SK_MAX_SLOTS that is
+// open.
+constexpr size_t kMaxHeadsBytes = 64 << 20;
 constexpr size_t kMaxAcksBytes = 64 << 10;
 
 // Small files are lines of words and a last line with their checksum.
@@ -167,20 +169,50 @@ void Spool::AccountForDamage(uint64_t damaged) {
     }
     for (const std::string& sandbox : open) {
         v1::Event event = LostEvent("spool", "damaged", sandbox.empty() ? damaged : 0);
-        if (!sandbox.empty()) event.mutable_sandbox()->set_id(sandbox);
+        if (!sandbox.empty()) {
+            *event.mutable_sandbox() = chain_.HeadOf(sandbox).books.sandbox;
+            event.mutable_sandbox()->set_id(sandbox);
+        }
         *event.mutable_lost()->add_exports() = chain_.Skip(sandbox, damaged);
         (void)AppendLocked(&event, false);  // small: cannot fail
     }
     if (std::find(open.begin(), open.end(), "") == open.end()) damage_to_tell_ += damaged;
 }
 
-// --- heads: "position <next>", then "<seq> <chain or -> <sealed> <sandbox>" ---
+// --- heads: "position <next>", then "<seq> <chain or -> <sealed> <sandbox>", and of one that is open
+// "<kernel numbers> <repeats> <told> <kind:count,...> <stockade.v1.Sandbox>" ---
+
+namespace {
+
+std::string BooksText(const ChainBooks& books) {
+    return absl::StrCat(" ", books.seen.ToText(), " ", books.repeats, " ", books.told, " ",
+                        absl::StrJoin(books.kinds, ",", absl::PairFormatter(":")), " ",
+                        absl::WebSafeBase64Escape(books.sandbox.SerializeAsString()));
+}
+
+// `words`: from the fifth of the line on.
+bool ParseBooks(absl::Span<const std::string> words, ChainBooks* books) {
+    const auto seen = KernelNumbers::FromText(words[0]);
+    std::string sandbox;
+    if (!seen || !absl::SimpleAtoi(words[1], &books->repeats) || !absl::SimpleAtoi(words[2], &books->told) ||
+        !absl::WebSafeBase64Unescape(words[4], &sandbox) || !books->sandbox.ParseFromString(sandbox))
+        return false;
+    books->seen = *seen;
+    for (const absl::string_view word : absl::StrSplit(words[3], ',', absl::SkipEmpty())) {
+        const std::pair<std::string, std::string> kind = absl::StrSplit(word, absl::MaxSplits(':', 1));
+        if (!absl::SimpleAtoi(kind.second, &books->kinds[kind.first])) return false;
+    }
+    return true;
+}
+
+}  // namespace
 
 Status Spool::SaveHeads() {
     std::vector<std::string> lines = {absl::StrCat("position ", next_position_)};
     for (const auto& [sandbox, head] : chain_.heads()) {
         lines.push_back(absl::StrCat(head.seq, " ", head.chain.empty() ? "-" : head.chain, " ",
-                                     head.sealed ? 1 : 0, " ", absl::CEscape(sandbox)));
+                                     head.sealed ? 1 : 0, " ", absl::CEscape(sandbox),
+                                     sandbox.empty() || head.sealed ? "" : BooksText(head.books)));
     }
     SK_RETURN_IF_ERROR(Keep(PathOf("heads"), WithChecksum(lines)));
     heads_saved_ = next_position_;
@@ -196,8 +228,9 @@ Status Spool::LoadHeads() {
             continue;
         ExportChain::Head head;
         std::string sandbox;
-        if (words.size() != 4 || !absl::SimpleAtoi(words[0], &head.seq) ||
-            !absl::CUnescape(words[3], &sandbox)) {
+        if ((words.size() != 4 && words.size() != 9) || !absl::SimpleAtoi(words[0], &head.seq) ||
+            !absl::CUnescape(words[3], &sandbox) ||
+            (words.size() == 9 && !ParseBooks(absl::MakeConstSpan(words).subspan(4), &head.books))) {
             return absl::DataLossError(absl::StrCat(PathOf("heads"), ": not a head: ", line));
         }
         if (words[1] != "-") head.chain = words[1];

@@ -121,11 +121,12 @@ TEST_F(SpoolTest, EachReaderGetsAllAndTheSlowestHoldsTheFiles) {
 TEST_F(SpoolTest, AtTheBoundTelemetryGoesFirstAndEachLossIsTold) {
     options_.max_bytes = 160 << 10;
     auto spool = Open();
-    uint64_t seq = 0;
+    std::map<std::string, uint64_t> seq;
     for (int i = 0; i < 3000; ++i) {
+        const char* id = i % 2 ? "a" : "b";
         v1::Event event = i % 50 == 0   ? Finding("a", i)
-                          : i % 10 == 0 ? Violation("a", ++seq)
-                                        : Telemetry(i % 2 ? "a" : "b", ++seq, 100);
+                          : i % 10 == 0 ? Violation("a", ++seq["a"])
+                                        : Telemetry(id, ++seq[id], 100);
         ASSERT_TRUE(spool->Append(&event).ok());
         ASSERT_TRUE(!(i % 7 == 0) || spool->Flush().ok());
     }
@@ -231,6 +232,54 @@ TEST_F(SpoolTest, OptionsThatCannotWorkAreRefused) {
     options_.max_bytes = 1 << 20;
     options_.readers.clear();
     EXPECT_TRUE(absl::IsInvalidArgument(Spool::Open(options_).status()));
+}
+
+// As after kill -9: the rings hold records still that were spooled, delivered and collected.
+TEST_F(SpoolTest, ARecordThatComesAgainAfterAStartIsRecognised) {
+    constexpr uint64_t kEvents = 400;  // some segments
+    auto spool = Open();
+    for (uint64_t i = 1; i <= kEvents; ++i) {
+        if (i % 100 == 0) continue;
+        v1::Event event = Telemetry("a", i);
+        event.mutable_sandbox()->set_session("s");
+        ASSERT_TRUE(spool->Append(&event).ok());
+        ASSERT_TRUE(spool->Flush().ok());
+    }
+    (void)Drain(*spool);
+    ASSERT_TRUE(spool->Sync().ok());
+    EXPECT_LE(Segments(kTelemetry).size(), 2u) << "the rest is in heads alone";
+    spool.reset();
+    spool = Open();
+    const ChainBooks books = spool->Unsealed()["a"];
+    EXPECT_EQ(books.seen.ToText(), "1-99,101-199,201-299,301-399");
+    EXPECT_EQ(books.sandbox.session(), "s");
+    EXPECT_EQ(books.kinds.at("file"), kEvents - 4);
+    for (uint64_t i = 1; i <= kEvents; ++i) {
+        v1::Event event = Telemetry("a", i);
+        const Status status = spool->Append(&event);
+        EXPECT_EQ(status.code(), i % 100 == 0 ? absl::StatusCode::kOk : absl::StatusCode::kAlreadyExists) << i;
+    }
+    EXPECT_EQ(spool->counters().again, kEvents - 4);
+    v1::Event other = Telemetry("b", 1);
+    EXPECT_TRUE(spool->Append(&other).ok()) << "another sandbox has numbers of its own";
+    v1::Event none = Telemetry("a", 0);
+    EXPECT_TRUE(spool->Append(&none).ok());
+    EXPECT_TRUE(spool->Append(&none).ok()) << "0 is no number";
+}
+
+TEST_F(SpoolTest, BooksCountWhatExplainsMissingNumbersAndEndWithTheSeal) {
+    auto spool = Open();
+    v1::Event kernel = Telemetry("a", 5);
+    kernel.mutable_repeat()->set_count(3);
+    v1::Event left_out = Telemetry("a", 0);
+    left_out.mutable_repeat()->set_count(2);
+    v1::Event lost = Telemetry("a", 0);
+    lost.mutable_lost()->set_count(7);
+    for (v1::Event* event : {&kernel, &left_out, &lost}) ASSERT_TRUE(spool->Append(event).ok());
+    EXPECT_EQ(spool->Unsealed()["a"].repeats, 3u);
+    EXPECT_EQ(spool->Unsealed()["a"].told, 9u);
+    ASSERT_TRUE(spool->Seal(kernel.sandbox()).ok());
+    EXPECT_TRUE(spool->Unsealed().empty());
 }
 
 }  // namespace
