@@ -51,6 +51,11 @@ void EventPath::Track(uint32_t slot, uint32_t generation, uint64_t first_seq) {
     Deliver();
 }
 
+void EventPath::Resume(uint32_t slot, uint32_t generation, const EarlierNumbers& earlier) {
+    std::lock_guard lock(mutex_);
+    sequencer_.Resume(slot, generation, earlier);
+}
+
 v1::Summary EventPath::Finish(uint32_t slot, uint32_t generation, const sk_state* state) {
     const auto info = lookup_ ? lookup_(slot, generation) : nullptr;
     v1::Summary summary;

@@ -61,6 +61,8 @@ class EventPath {
     // A sandbox was bound. `first_seq` is the number its first record must have: 1 for a new
     // one, 0 for not known (an adopted one).
     void Track(uint32_t slot, uint32_t generation, uint64_t first_seq);
+    // An adopted one of which it is known what an earlier process has had of it, instead of Track.
+    void Resume(uint32_t slot, uint32_t generation, const EarlierNumbers& earlier);
     // The sandbox is empty and the rings are drained: hands on what still waits, says what is
     // lost, forgets it, and returns its closing counts. `state` (of Sensor::ReadState, may be
     // null) tells of losses at the very end and fills the counts by section. Call it while

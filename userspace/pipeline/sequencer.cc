@@ -32,6 +32,24 @@ void Sequencer::Track(uint32_t slot, uint32_t generation, uint64_t first_seq) {
     Advance(stream);
 }
 
+void Sequencer::Resume(uint32_t slot, uint32_t generation, const EarlierNumbers& earlier) {
+    Stream& stream = StreamOf(slot, generation);
+    stream.tracked = true;
+    stream.seen = earlier.seen;
+    uint64_t holes = 0;
+    for (const auto& [first, last] : earlier.seen.Holes()) {
+        stream.missing[first] = last;
+        holes += last - first + 1;
+        if (stream.unexplained_first == 0) stream.unexplained_first = first;
+        stream.unexplained_last = last;
+    }
+    holes -= std::min(holes, earlier.told);
+    stream.repeats = earlier.repeats;
+    stream.explained = std::min(earlier.repeats, holes);
+    stream.unexplained = holes - stream.explained;
+    if (stream.unexplained > 0) active_.insert(KeyOf(slot, generation));
+}
+
 void Sequencer::Reconcile(uint32_t slot, uint32_t generation, uint64_t suppressed) {
     const auto it = streams_.find(KeyOf(slot, generation));
     if (it == streams_.end()) return;
@@ -54,9 +72,10 @@ void Sequencer::Add(uint32_t slot, uint32_t generation, std::unique_ptr<v1::Even
     }
     // The kernel gives 0 when it found no state to count in: nothing to be in order with.
     if (seq == 0) return sink_(*event);
+    const bool known = seq <= stream.seen.last() && (TakeLate(stream, seq) || stream.seen.Contains(seq));
     if (stream.next == 0 || seq > stream.next) return Wait(stream, seq, std::move(event));
     if (seq < stream.next) {
-        if (seq >= stream.unknown_before && !TakeLate(stream, seq)) {
+        if (!known && seq >= stream.unknown_before && !TakeLate(stream, seq)) {
             ++counters_.duplicate;
             return;
         }
@@ -80,6 +99,8 @@ void Sequencer::Wait(Stream& stream, uint64_t seq, std::unique_ptr<v1::Event> ev
     if (stream.waiting.size() > options_.max_waiting || waiting_all_ > options_.max_waiting_all) {
         ++counters_.early;
         GiveUp(stream);
+    } else if (stream.seen.last() > 0) {
+        Advance(stream);  // the numbers before it may be an earlier process's
     }
 }
 
@@ -87,7 +108,11 @@ void Sequencer::Wait(Stream& stream, uint64_t seq, std::unique_ptr<v1::Event> ev
 void Sequencer::Advance(Stream& stream) {
     if (stream.next == 0) return;
     bool moved = false;
-    while (!stream.waiting.empty() && stream.waiting.begin()->first <= stream.next) {
+    while (!stream.waiting.empty()) {
+        const uint64_t first = stream.waiting.begin()->first;
+        if (const uint64_t end = stream.seen.EndOf(stream.next); end != 0 && first > stream.next)
+            stream.next = std::min(first, end + 1);
+        if (first > stream.next) break;
         auto node = stream.waiting.extract(stream.waiting.begin());
         --waiting_all_;
         const auto since = waiting_since_.find(node.mapped().passes);
@@ -105,7 +130,7 @@ void Sequencer::Advance(Stream& stream) {
 
 void Sequencer::GiveUp(Stream& stream) {
     const uint64_t first = stream.waiting.begin()->first;
-    if (stream.next != 0) {
+    if (stream.next != 0 || stream.seen.last() > 0) {
         Miss(stream, stream.next, first - 1);
     } else {
         stream.unknown_before = first;
@@ -115,6 +140,7 @@ void Sequencer::GiveUp(Stream& stream) {
 }
 
 void Sequencer::Miss(Stream& stream, uint64_t first, uint64_t last) {
+    first = std::max(first, stream.seen.last() + 1);  // those below are known, or missing already
     if (last < first) return;
     stream.missing[first] = last;
     if (stream.missing.size() > kMaxMissingRanges) {
@@ -202,6 +228,7 @@ void Sequencer::OnDrained(uint64_t now_boot_ns) {
                 GiveUp(stream);
             }
         }
+        if (stream.unexplained > 0 && stream.unexplained_since == 0) stream.unexplained_since = now_;
         if (stream.unexplained > 0 && now_ - stream.unexplained_since >= options_.explain_ns) {
             ReportLost(stream);
         }
@@ -219,7 +246,7 @@ void Sequencer::Finish(uint32_t slot, uint32_t generation, uint64_t last_seq) {
     if (it == streams_.end()) return;
     Stream& stream = *it->second;
     while (!stream.waiting.empty()) GiveUp(stream);
-    if (stream.next != 0 && last_seq >= stream.next) Miss(stream, stream.next, last_seq);
+    if ((stream.next != 0 || stream.seen.last() > 0) && last_seq >= stream.next) Miss(stream, stream.next, last_seq);
     ReportLost(stream);
     active_.erase(it->first);
     streams_.erase(it);

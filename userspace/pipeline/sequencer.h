@@ -11,8 +11,16 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "userspace/model/event.pb.h"
+#include "userspace/pipeline/kernel_numbers.h"
 
 namespace stockade::pipeline {
+
+// What an earlier process has had of a sandbox. Its numbers are no gap; what came behind them and is in no ring is.
+struct EarlierNumbers {
+    KernelNumbers seen{};
+    uint64_t repeats = 0;  // missing ones that the kernel's repeat records explained
+    uint64_t told = 0;     // missing ones that were told of otherwise
+};
 
 class Sequencer {
   public:
@@ -47,6 +55,8 @@ class Sequencer {
         : options_(options), sink_(std::move(sink)), ask_suppressed_(std::move(suppressed)) {}
 
     void Track(uint32_t slot, uint32_t generation, uint64_t first_seq);
+    // An adopted one, before its first record. Records of `earlier` that come again are handed on.
+    void Resume(uint32_t slot, uint32_t generation, const EarlierNumbers& earlier);
     void Reconcile(uint32_t slot, uint32_t generation, uint64_t suppressed);
     // Takes the event.
     void Add(uint32_t slot, uint32_t generation, std::unique_ptr<v1::Event> event);
@@ -73,6 +83,7 @@ class Sequencer {
         uint32_t generation = 0;
         v1::Sandbox sandbox;   // of the first event, for `lost` ones
         std::string node;
+        KernelNumbers seen;    // by an earlier process
         bool tracked = false;  // somebody will end it; else it goes when nothing of it waits
         uint64_t next = 0;     // the number that is due; 0 = not known yet
         uint64_t unknown_before = 0;  // it was taken to be the first: whether lower ones had come is not known

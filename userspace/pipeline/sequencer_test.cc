@@ -221,5 +221,51 @@ TEST_F(SequencerTest, FinishTellsOfTheTail) {
     EXPECT_EQ(sequencer_.waiting(), 0u);
 }
 
+// --- what an earlier process has had ---
+
+EarlierNumbers Earlier(absl::string_view seen, uint64_t repeats = 0, uint64_t told = 0) {
+    return {.seen = *KernelNumbers::FromText(seen), .repeats = repeats, .told = told};
+}
+
+TEST_F(SequencerTest, NumbersOfAnEarlierProcessAreNoGap) {
+    sequencer_.Resume(1, 1, Earlier("1-50,52-60"));
+    // Released were some of one ring and none of another; 51 was on its way.
+    for (uint64_t seq : {61, 51, 48, 55}) Add(seq);
+    Drain(3000);
+    sequencer_.Finish(1, 1, 61);
+    EXPECT_THAT(seen_, ElementsAre(48, 51, 55, 61)) << "all that came is handed on, in order";
+    EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(SequencerTest, WhatCameBehindThemAndIsNowhereIsLost) {
+    sequencer_.Resume(1, 1, Earlier("1-50"));
+    for (uint64_t seq : {54, 55}) Add(seq);
+    Drain(3000);
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().first_seq(), 51u);
+    EXPECT_EQ(lost_[0].lost().count(), 3u);
+    sequencer_.Finish(1, 1, 57);
+    ASSERT_EQ(lost_.size(), 2u);
+    EXPECT_EQ(lost_[1].lost().count(), 2u);
+}
+
+TEST_F(SequencerTest, HolesOfAnEarlierProcessAreLostOnceAndOnlyIfNotTold) {
+    sequencer_.Resume(1, 1, Earlier("1-10,21-30,41-50", 10, 7));
+    Drain(3000);
+    ASSERT_EQ(lost_.size(), 1u) << "10 repeated, 7 told, 3 neither";
+    EXPECT_EQ(lost_[0].lost().count(), 3u);
+    Add(51);
+    Drain(3000);
+    sequencer_.Finish(1, 1, 51);
+    EXPECT_EQ(lost_.size(), 1u);
+}
+
+TEST_F(SequencerTest, NothingAfterAnEarlierProcessButALoss) {
+    sequencer_.Resume(1, 1, Earlier("1-10"));
+    sequencer_.Finish(1, 1, 12);
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 2u);
+}
+
 }  // namespace
 }  // namespace stockade::pipeline
