@@ -9,7 +9,11 @@ using pipeline::Spool;
 using testing::HasSubstr;
 
 v1::Event Mixed(const std::string& sandbox, uint64_t seq) {
-    if (seq % 50 == 0) return pipeline::Finding(sandbox, seq);
+    if (seq % 50 == 0) {
+        v1::Event finding = pipeline::Finding(sandbox, seq);
+        finding.set_kernel_seq(seq);  // no gap in the numbers
+        return finding;
+    }
     return seq % 10 == 0 ? pipeline::Violation(sandbox, seq) : pipeline::Telemetry(sandbox, seq);
 }
 

@@ -48,11 +48,15 @@ std::string Details(const pipeline::ChainReport& report) {
     add(report.out_of_order, "out of order");
     add(report.broken, "that the chain does not fit");
     add(report.unnumbered, "without a number");
+    add(report.unexplained, "kernel records that nothing explains");
+    add(report.twice, "with another's kernel number");
+    add(report.short_of_summary, "short of the closing summary");
     if (report.bad_seal) absl::StrAppend(&out, ", a seal that is wrong");
-    if (report.faulty()) absl::StrAppend(&out, ", first at ", report.first_fault);
+    if (report.first_fault > 0) absl::StrAppend(&out, ", first at ", report.first_fault);
     add(report.lost, "lost in the spool");
     add(report.lost_records, "records lost in the kernel");
     add(report.repeated, "repeated");
+    add(report.suppressed, "records that repeats stand for");
     return out;
 }
 
@@ -69,6 +73,10 @@ std::string Json(const pipeline::Verifier& verifier, const std::vector<pipeline:
         row.Add("unnumbered", report.unnumbered)
             .Add("bad_seal", report.bad_seal)
             .Add("first_fault", report.first_fault);
+        row.Add("unexplained", report.unexplained)
+            .Add("twice", report.twice)
+            .Add("short_of_summary", report.short_of_summary)
+            .Add("suppressed", report.suppressed);
         row.Add("lost", report.lost).Add("lost_records", report.lost_records).Add("sealed", report.sealed);
         rows.push_back(row.Add("repeated", report.repeated).Add("key", report.key).Done());
     }
@@ -108,6 +116,7 @@ Status Read(const std::string& path, pipeline::Verifier* verifier) {
 int Verify(const VerifyFlags& flags) {
     pipeline::Verifier verifier({.key = flags.key});
     for (const std::string& path : flags.files) {
+        verifier.NextSource();
         if (const Status status = Read(path, &verifier); !status.ok()) {
             LogError("verify: ", status.message());
             return kOwnFailure;
@@ -136,7 +145,7 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
     auto flags = std::make_shared<VerifyFlags>();  // lives as long as the callback below
     CLI::App* verify =
         app.add_subcommand("verify", "Whether exported events are complete, in order and unchanged");
-    verify->add_option("FILE", flags->files, "JSON lines as they were exported; - is standard input")
+    verify->add_option("FILE", flags->files, "JSON lines as they were exported, a file for each topic; - is standard input")
         ->required();
     verify
         ->add_option("--key", flags->key,

@@ -1,6 +1,7 @@
 #include "userspace/pipeline/verify.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/model/json.h"
@@ -46,7 +47,9 @@ Status Verifier::Add(const v1::Event& event) {
             ++report.repeated;
         return absl::OkStatus();
     }
-    if (seq < report.last) Fault(report, &report.out_of_order, seq);
+    if (std::exchange(chain.source, source_) != source_) chain.source_last = 0;
+    if (seq < chain.source_last) Fault(report, &report.out_of_order, seq);
+    chain.source_last = std::max(chain.source_last, seq);
     report.last = std::max(report.last, seq);
     ++report.events;
     chain.at[seq] = event.chain();
@@ -55,6 +58,7 @@ Status Verifier::Add(const v1::Event& event) {
         if (event.lost().exports_size() == 0) report.lost_records += event.lost().count();
     }
     if (event.has_seal()) chain.seals[seq] = event;
+    Enter(chain, event);
     if (seq == 1) {
         Check(chain, event, "");
     } else if (const auto before = chain.at.find(seq - 1); before != chain.at.end()) {
@@ -73,6 +77,52 @@ Status Verifier::Add(const v1::Event& event) {
     return absl::OkStatus();
 }
 
+// For what the kernel numbered and the summary counts.
+void Verifier::Enter(Chain& chain, const v1::Event& event) {
+    if (event.kernel_seq() != 0) chain.kernel.push_back(event.kernel_seq());
+    if (IsLeftOut(event))
+        chain.left_out += event.repeat().count();
+    else if (event.has_repeat())
+        chain.repeats += event.repeat().count();
+    if (event.has_summary()) {
+        chain.summary = event.summary();
+        chain.summary_seq = event.export_seq();
+    } else if (!IsOfTheSpool(event)) {
+        chain.kinds[event.kind()].push_back(event.export_seq());
+    } else if (event.has_lost() && event.lost().exports_size() == 0) {
+        chain.lost_in_spool += event.lost().count();
+    }
+}
+
+void Verifier::CheckKernel(Chain& chain) {
+    ChainReport& report = chain.report;
+    // The node's own events are those of sandboxes that nobody knows any more, too.
+    if (report.sandbox.empty() || chain.kernel.empty()) return;
+    std::sort(chain.kernel.begin(), chain.kernel.end());
+    const auto end = std::unique(chain.kernel.begin(), chain.kernel.end());
+    const uint64_t distinct = static_cast<uint64_t>(end - chain.kernel.begin());
+    report.twice = chain.kernel.size() - distinct;
+    report.suppressed = std::max(chain.repeats, chain.summary.suppressed());
+    const uint64_t missing = *(end - 1) - distinct;
+    // What is missing by its export_seq, told or not, may be any of them.
+    const uint64_t known =
+        report.suppressed + chain.left_out + report.lost_records + report.lost + report.missing;
+    report.unexplained = missing - std::min(missing, known);
+}
+
+void Verifier::CheckSummary(Chain& chain) {
+    ChainReport& report = chain.report;
+    uint64_t short_of = 0;
+    for (const v1::KindCount& kind : chain.summary.kinds()) {
+        const std::vector<uint64_t>& seqs = chain.kinds[kind.kind()];
+        const uint64_t before = static_cast<uint64_t>(
+            std::count_if(seqs.begin(), seqs.end(), [&](uint64_t seq) { return seq < chain.summary_seq; }));
+        short_of += kind.events() - std::min<uint64_t>(kind.events(), before);
+    }
+    report.short_of_summary =
+        short_of - std::min(short_of, report.lost + report.missing + chain.lost_in_spool);
+}
+
 void Verifier::Check(Chain& chain, const v1::Event& event, absl::string_view before) {
     if (ChainAfter(before, event) != event.chain())
         Fault(chain.report, &chain.report.broken, event.export_seq());
@@ -85,6 +135,8 @@ std::vector<ChainReport> Verifier::Finish() {
         chain.report.sandbox = name.second;
         Close(chain);
         CheckSeals(chain);
+        CheckKernel(chain);
+        CheckSummary(chain);
         reports.push_back(chain.report);
     }
     return reports;

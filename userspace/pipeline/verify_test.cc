@@ -171,5 +171,95 @@ TEST(NodeKey, IsKeptAndGuarded) {
     std::filesystem::remove(path);
 }
 
+// --- what the kernel numbered and the summary counts: a whole chain may lack what never came to it ---
+
+class VerifyRecordsTest : public VerifyTest {
+  protected:
+    // One telemetry event for each kernel_seq, then `more`, then the summary, then the seal.
+    ChainReport Of(const std::vector<uint64_t>& numbers, std::vector<v1::Event> more = {},
+                   const v1::Summary& summary = {}) {
+        ExportChain chain("n1", key_.get());
+        std::vector<v1::Event> events;
+        for (uint64_t number : numbers) events.push_back(Telemetry("a", number));
+        events.insert(events.end(), more.begin(), more.end());
+        events.push_back(Telemetry("a", 0));
+        events.back().set_kind("summary");
+        *events.back().mutable_summary() = summary;
+        events.push_back(chain.Seal(events[0].sandbox()));
+        for (v1::Event& event : events) {
+            if (event.has_seal()) event = chain.Seal(event.sandbox());
+            EXPECT_TRUE(chain.Add(&event).ok());
+        }
+        return Report(events, key_->public_hex());
+    }
+    static v1::Event Repeat(uint64_t kernel_seq, uint64_t count) {
+        v1::Event event = Telemetry("a", kernel_seq);
+        event.set_kind("repeat");
+        event.mutable_repeat()->set_count(count);
+        return event;
+    }
+};
+
+TEST_F(VerifyRecordsTest, ANumberThatNothingExplainsIsAFault) {
+    EXPECT_TRUE(Of({1, 2, 3}).complete());
+    ChainReport report = Of({1, 2, 5});
+    EXPECT_TRUE(report.faulty());
+    EXPECT_EQ(report.unexplained, 2u);
+    EXPECT_EQ(Of({2, 3}).unexplained, 1u) << "the first is number 1";
+    EXPECT_EQ(Of({3, 1, 2}).unexplained, 0u) << "late ones count";
+}
+
+TEST_F(VerifyRecordsTest, RepeatsLossesAndTheSummaryExplain) {
+    EXPECT_TRUE(Of({1, 2, 5}, {Repeat(6, 2)}).complete()) << "suppressed by the kernel";
+    EXPECT_EQ(Of({1, 2, 5}, {Repeat(6, 1)}).unexplained, 1u);
+    EXPECT_TRUE(Of({1, 2, 5}, {Repeat(0, 2)}).complete()) << "left out by the policy";
+    v1::Summary summary;
+    summary.set_suppressed(2);
+    EXPECT_TRUE(Of({1, 2, 5}, {}, summary).complete());
+    EXPECT_EQ(Of({1, 2, 6}, {Repeat(7, 2)}, summary).unexplained, 1u) << "the same are not counted twice";
+    v1::Event lost = Telemetry("a", 0);
+    lost.set_kind("lost");
+    lost.mutable_lost()->set_stage("ring");
+    lost.mutable_lost()->set_count(2);
+    const ChainReport report = Of({1, 2, 5}, {lost});
+    EXPECT_FALSE(report.faulty() || report.complete()) << "told, and not there";
+    EXPECT_EQ(report.lost_records, 2u);
+}
+
+TEST_F(VerifyRecordsTest, ANumberTwiceIsAFault) {
+    EXPECT_EQ(Of({1, 2, 2, 3}).twice, 1u);
+    EXPECT_TRUE(Of({1, 2, 2, 3}).faulty());
+}
+
+TEST_F(VerifyRecordsTest, TheSummarysCountsMustBeReached) {
+    v1::Summary summary;
+    v1::KindCount* files = summary.add_kinds();
+    files->set_kind("file");
+    files->set_events(3);
+    EXPECT_TRUE(Of({1, 2, 3}, {}, summary).complete());
+    files->set_events(4);
+    EXPECT_EQ(Of({1, 2, 3}, {}, summary).short_of_summary, 1u);
+    EXPECT_TRUE(Of({1, 2, 3}, {}, summary).faulty());
+    v1::Event lost = Telemetry("a", 0);
+    lost.set_kind("lost");
+    lost.mutable_lost()->set_stage("spool");
+    lost.mutable_lost()->set_count(1);
+    EXPECT_FALSE(Of({1, 2, 3}, {lost}, summary).faulty()) << "told behind the counter";
+}
+
+TEST_F(VerifyTest, OrderIsJudgedWithinEachSource) {
+    Verifier verifier({});
+    for (size_t first : {1, 0}) {
+        verifier.NextSource();
+        for (size_t i = first; i < events_.size(); i += 2) EXPECT_TRUE(verifier.Add(events_[i]).ok());
+    }
+    EXPECT_TRUE(verifier.Finish()[0].complete()) << "two topics, one after the other";
+    Verifier one({});
+    for (size_t first : {1, 0}) {
+        for (size_t i = first; i < events_.size(); i += 2) EXPECT_TRUE(one.Add(events_[i]).ok());
+    }
+    EXPECT_EQ(one.Finish()[0].out_of_order, 3u);
+}
+
 }  // namespace
 }  // namespace stockade::pipeline
