@@ -47,14 +47,6 @@ const std::vector<std::string>& OtherNames() {
     return *names;
 }
 
-std::string AllNames() {
-    std::vector<std::string> names = OtherNames();
-    for (const Row& row : Rows()) names.emplace_back(row.name);
-    for (const absl::string_view name : Classes()) names.push_back(absl::StrCat("topic.", name));
-    std::sort(names.begin(), names.end());
-    return absl::StrJoin(names, ", ");
-}
-
 Status Wrong(absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("exporter kafka: ", what));
 }
@@ -75,7 +67,7 @@ Status CheckName(const std::string& key) {
         absl::StartsWith(key, "topic.") && std::count(classes.begin(), classes.end(), key.substr(6)) > 0;
     if (row || other || topic) return absl::OkStatus();
     // The value of a name that was mistyped may be a password: it is not shown.
-    return Wrong(absl::StrCat("no option \"", key, "\"; there are ", AllNames()));
+    return Wrong(absl::StrCat("no option \"", key, "\"; there are ", absl::StrJoin(KafkaOptionNames(), ", ")));
 }
 
 std::string ValueOf(const ExporterOptions& options, const std::string& key, const std::string& otherwise) {
@@ -126,6 +118,14 @@ Status AddSecurity(const ExporterOptions& options, KafkaOptions* out) {
 }
 
 }  // namespace
+
+std::vector<std::string> KafkaOptionNames() {
+    std::vector<std::string> names = OtherNames();
+    for (const Row& row : Rows()) names.emplace_back(row.name);
+    for (const absl::string_view name : Classes()) names.push_back(absl::StrCat("topic.", name));
+    std::sort(names.begin(), names.end());
+    return names;
+}
 
 StatusOr<KafkaOptions> ParseKafkaOptions(const ExporterOptions& options) {
     KafkaOptions out;

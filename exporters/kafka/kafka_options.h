@@ -19,5 +19,7 @@ struct KafkaOptions {
 };
 
 StatusOr<KafkaOptions> ParseKafkaOptions(const ExporterOptions& options);
+// In order, also the names of single topics.
+std::vector<std::string> KafkaOptionNames();
 
 }  // namespace stockade::exporters
