@@ -30,15 +30,11 @@ constexpr uint64_t kMaxHoldNs = 5'000'000'000;
 constexpr uint64_t kRestNs = 3'000'000'000;
 // Between two looks at what the kernel left out.
 constexpr uint64_t kLeftOutNs = 1'000'000'000;
+// What exporters have under way at the end; what they have not comes again at the next start.
+constexpr int kDrainMs = 3000;
 constexpr char kCallsUnjudged[] = "Degraded/CallsUnjudged";
 // Connections at once: a client for each sandbox, and some that ask.
 constexpr size_t kMaxConnections = 2 * SK_MAX_SLOTS;
-
-std::string HostName() {
-    char name[256] = "";
-    (void)gethostname(name, sizeof(name) - 1);  // empty when it is longer; the event says so then
-    return name;
-}
 
 }  // namespace
 
@@ -55,6 +51,7 @@ Agent::~Agent() {
     EndSpare();
     hub_.reset();
     killer_.reset();
+    if (store_ != nullptr) store_->Stop(kDrainMs);
     if (dns_ != nullptr) dns_->KeepAll();
     dns_.reset();
 }
@@ -72,6 +69,7 @@ Status Agent::Init() {
                         sandbox::StateFiles::Create(options_.config.runtime_dir + "/sandboxes"));
     files_ = std::make_unique<sandbox::StateFiles>(std::move(files));
     bpf_before_landlock_ = BpfBeforeLandlock();
+    OpenStore();
     pipeline::EventPath::Options path;
     path.node = HostName();
     path.wall_offset_ns = WallNow() - BootNow();
@@ -87,7 +85,7 @@ Status Agent::Init() {
         .state_dir = options_.config.state_dir});
     SK_ASSIGN_OR_RETURN(hub_, EventHub::Create(sensor_, std::move(path), [this](std::span<const uint8_t> record) {
                             dns_->OnRecord(record);
-                        }));
+                        }, store_.get()));
     path_ = &hub_->path();
 
     sigset_t wanted;
@@ -98,6 +96,7 @@ Status Agent::Init() {
     if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
 
     SK_RETURN_IF_ERROR(AdoptAll());
+    StartStore();
     if (!runs_.empty()) {
         adopted_ns_ = came_ns_ = BootNow();
         hub_->SetHold(true);

@@ -3,7 +3,7 @@
 //   SK_ASSIGN_OR_RETURN(auto agent, Agent::Create({...}));
 //   SK_RETURN_IF_ERROR(agent->Serve());     // until SIGTERM, Shutdown, or idle for too long
 //
-// One thread, beside that of EventHub, that of the stub and those of Killer. The sensor is called here, but for its
+// One thread, beside those of EventHub, EventStore and its pumps, the stub and Killer. The sensor is called here, but for its
 // rings, ReadState, PinAddress and RefundDns.
 #pragma once
 
@@ -35,6 +35,9 @@
 
 namespace stockade::cmd {
 
+// The node's name in events.
+std::string HostName();
+
 class Agent {
   public:
     struct Options {
@@ -44,6 +47,7 @@ class Agent {
         kernel::Sensor* sensor = nullptr;  // not owned
         Fd listen;
         launch::CgroupHome home;
+        std::vector<pipeline::EventStore::Reader> exporters;  // none: nothing is spooled
     };
     static StatusOr<std::unique_ptr<Agent>> Create(Options options);
     ~Agent();
@@ -170,6 +174,10 @@ class Agent {
     void Remove(Run& run);
     void Unbind(sandbox::Sandbox& sandbox);
 
+    // agent_events.cc
+    void OpenStore();
+    void StartStore();
+
     // agent_adopt.cc
     Status AdoptAll();
     Status AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::StoredSandbox& stored);
@@ -202,6 +210,7 @@ class Agent {
     std::unique_ptr<EventLoop> loop_;
     sandbox::Registry registry_;
     std::unique_ptr<SandboxDns> dns_;
+    std::unique_ptr<pipeline::EventStore> store_;  // null = nothing is spooled
     std::unique_ptr<EventHub> hub_;
     pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
     std::unique_ptr<respond::Killer> killer_;

@@ -61,6 +61,14 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
     sandbox->conditions.push_back("Adopted");
     registry_.Bind(*sandbox, live.ref.slot, live.ref.generation);
     hub_->path().Track(live.ref.slot, live.ref.generation, 0);
+    if (store_ != nullptr) {
+        const auto earlier = store_->earlier().find(stored.id());
+        if (earlier != store_->earlier().end()) {
+            const pipeline::ChainBooks& books = earlier->second;
+            hub_->path().Resume(live.ref.slot, live.ref.generation,
+                                {.seen = books.seen, .repeats = books.repeats, .told = books.told});
+        }
+    }
     (void)registry_.Move(*sandbox, model::SandboxState::kStarting);
     (void)registry_.Move(*sandbox, model::SandboxState::kRunning);
     AdoptRun(*sandbox, stored);

@@ -378,6 +378,11 @@ void Agent::Remove(Run& run) {
     if (run.control.ok()) loop_->Forget(run.control.fd());
     if (sandbox::Sandbox* sandbox = registry_.Find(id)) {
         hub_->path().Forget(id, sandbox->slot, sandbox->generation);
+        if (store_ != nullptr) {
+            v1::Sandbox closed;
+            model::ToProto(*sandbox->info, &closed);
+            store_->Destroyed(closed);
+        }
         Unbind(*sandbox);
     }
     LetClientGo(run);

@@ -1,4 +1,7 @@
-// Events that the agent says itself.
+// Events that the agent says itself, and where all of them are kept.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/cmd/agent.h"
@@ -7,6 +10,32 @@
 #include "userspace/model/text.h"
 
 namespace stockade::cmd {
+
+std::string HostName() {
+    char name[256] = "";
+    (void)gethostname(name, sizeof(name) - 1);  // empty when it is longer; the event says so then
+    return name;
+}
+
+void Agent::OpenStore() {
+    if (options_.exporters.empty()) return;
+    const Config& config = options_.config;
+    (void)mkdir(config.state_dir.c_str(), 0700);  // where it cannot be made the store says so, and tries again
+    pipeline::EventStore::Options store;
+    store.key_path = config.node_key_path();
+    store.spool.dir = config.spool_dir();
+    store.spool.node = HostName();
+    store.spool.max_bytes = config.events.spool_max_bytes;
+    store.readers = std::move(options_.exporters);
+    store_ = pipeline::EventStore::Open(std::move(store));
+}
+
+void Agent::StartStore() {
+    if (store_ == nullptr) return;
+    std::set<std::string> alive;
+    for (const auto& [id, run] : runs_) alive.insert(id);
+    store_->Start(std::move(alive));
+}
 
 v1::Event Agent::Envelope(const sandbox::Sandbox& sandbox) const {
     v1::Event event;

@@ -14,6 +14,7 @@ namespace stockade::cmd {
 namespace {
 
 constexpr size_t kMaxConfigBytes = 1 << 20;  // a config has a dozen lines
+constexpr char kEventsKey[] = "events";      // has keys of its own (config_events.h)
 
 using Setter = std::function<void(const YAML::Node&, Config*)>;
 
@@ -100,8 +101,8 @@ Status ParseEntry(const std::string& path, const YAML::Node& name, const YAML::N
     const std::string key = name.as<std::string>();
     const std::string at = At(path, name.Mark());
     const auto setter = Setters().find(key);
-    if (setter == Setters().end()) {
-        std::vector<std::string> known;
+    if (setter == Setters().end() && key != kEventsKey) {
+        std::vector<std::string> known = {kEventsKey};
         for (const auto& [word, ignored] : Setters()) known.push_back(word);
         return absl::InvalidArgumentError(
             absl::StrCat(at, ": unknown key ", key, policy::Suggest(key, known)));
@@ -111,6 +112,7 @@ Status ParseEntry(const std::string& path, const YAML::Node& name, const YAML::N
         return absl::InvalidArgumentError(
             absl::StrCat(at, ": duplicate key ", key, ", first on line ", before->second));
     }
+    if (key == kEventsKey) return ParseEvents(path, value, &config->events);
     try {
         setter->second(value, config);
     } catch (const YAML::BadConversion&) {

@@ -32,7 +32,8 @@ std::map<std::string, std::string> Values(const Config& config) {
             {"memory_max_mib", absl::StrCat(config.memory_max_mib)},
             {"swap_max_mib", absl::StrCat(config.swap_max_mib)},
             {"pids_max", absl::StrCat(config.pids_max)},
-            {"cpu_max_percent", absl::StrCat(config.cpu_max_percent)}};
+            {"cpu_max_percent", absl::StrCat(config.cpu_max_percent)},
+            {"events", absl::CHexEscape(config.events.Text())}};
 }
 
 }  // namespace

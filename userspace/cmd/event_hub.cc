@@ -18,17 +18,20 @@ constexpr int kIdlePollMs = 250;
 
 }  // namespace
 
-EventHub::EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, RawFn raw, Fd event)
-    : sensor_(sensor), raw_(std::move(raw)), event_(std::move(event)), path_(std::move(options)) {
+EventHub::EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, RawFn raw,
+                   pipeline::EventStore* store, Fd event)
+    : sensor_(sensor), raw_(std::move(raw)), store_(store), event_(std::move(event)), path_(std::move(options)) {
     path_.AddUrgentObserver([this](const v1::Event& event) { OnUrgent(event); });
+    if (store_ != nullptr) path_.AddObserver([this](const v1::Event& event) { store_->Take(event); });
     path_.AddObserver([this](const v1::Event& event) { OnEvent(event); });
 }
 
 StatusOr<std::unique_ptr<EventHub>> EventHub::Create(kernel::Sensor& sensor,
-                                                     pipeline::EventPath::Options options, RawFn raw) {
+                                                     pipeline::EventPath::Options options, RawFn raw,
+                                                     pipeline::EventStore* store) {
     Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!event.ok()) return ErrnoStatus(errno, "make an eventfd");
-    return std::unique_ptr<EventHub>(new EventHub(sensor, std::move(options), std::move(raw), std::move(event)));
+    return std::unique_ptr<EventHub>(new EventHub(sensor, std::move(options), std::move(raw), store, std::move(event)));
 }
 
 EventHub::~EventHub() {
@@ -119,11 +122,12 @@ void EventHub::Read() {
     }
 }
 
-// Nothing waits for a delivery where nobody listens: the kernel's own counts close the books.
+// Nothing waits for a delivery where nobody listens and nothing is stored: the kernel's own counts close the books.
 void EventHub::ClosePass(uint64_t pass) {
     uint64_t delivered = pass;
-    if (listening_) {
-        const uint64_t handed_on = path_.PassesHandedOn();
+    const bool listening = listening_;
+    const uint64_t handed_on = listening || store_ != nullptr ? path_.PassesHandedOn() : pass;
+    if (listening) {
         std::lock_guard lock(mutex_);
         handed_on_ = std::max(handed_on_, handed_on);
         if (events_.empty() && taken_ == delivered_) taken_ = delivered_ = handed_on_;
@@ -135,6 +139,11 @@ void EventHub::ClosePass(uint64_t pass) {
         // A full ring would lose every sandbox's records, to save those of one agent that may die.
         delivered = pass;
         ++early_releases_;
+    }
+    // What is not stored stays, whoever else is in need: that loss is the ring's, which the numbers tell of.
+    if (store_ != nullptr) {
+        store_->EndPass(handed_on);
+        delivered = std::min(delivered, store_->stored_pass());
     }
     while (!unreleased_.empty() && unreleased_.front().pass <= delivered) {
         sensor_.ReleaseRings(unreleased_.front().upto);

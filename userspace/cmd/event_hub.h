@@ -4,8 +4,8 @@
 //   watch(hub.event_fd()): for (auto& event : hub.TakeUrgent()) ...; for (auto& e : hub.TakeEvents()) ...
 //   hub.Delivered();  // once what was taken is out of our hands
 //
-// Records stay in the rings until then, so that the agent's death takes none along: the next agent reads
-// them again, and clients know by kernel_seq what they have.
+// Records stay in the rings until then, and with a store also until they are stored, so that the agent's death takes none
+// along: the next agent reads them again, and clients and spool know by kernel_seq what they have.
 //
 // The sensor must outlive it. Start after capabilities are dropped: threads keep what they had.
 #pragma once
@@ -24,6 +24,7 @@
 #include "userspace/base/status.h"
 #include "userspace/kernel/sensor.h"
 #include "userspace/pipeline/event_path.h"
+#include "userspace/pipeline/event_store.h"
 
 namespace stockade::cmd {
 
@@ -43,8 +44,9 @@ class EventHub {
 
     // `raw`, if any, sees each record before it is decoded, on the reading thread.
     using RawFn = std::function<void(std::span<const uint8_t>)>;
+    // `store`, if any, must outlive it.
     static StatusOr<std::unique_ptr<EventHub>> Create(kernel::Sensor& sensor, pipeline::EventPath::Options options,
-                                                      RawFn raw = {});
+                                                      RawFn raw = {}, pipeline::EventStore* store = nullptr);
     ~EventHub();
     void Start();
 
@@ -72,7 +74,8 @@ class EventHub {
     uint64_t drained() const { return passes_done_; }
 
   private:
-    EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, RawFn raw, Fd event);
+    EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options, RawFn raw, pipeline::EventStore* store,
+             Fd event);
     void Read();
     bool AwaitRelease();
     void ClosePass(uint64_t pass);
@@ -82,6 +85,7 @@ class EventHub {
 
     kernel::Sensor& sensor_;
     const RawFn raw_;
+    pipeline::EventStore* const store_;  // not owned
     Fd event_;
     std::mutex mutex_;
     std::condition_variable released_;

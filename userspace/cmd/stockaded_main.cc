@@ -12,6 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "exporters/jsonl/jsonl_file.h"
+#include "exporters/kafka/kafka.h"
+#include "exporters/kafka/kafka_options.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
@@ -34,7 +37,49 @@ struct Flags {
     std::string backend;
     std::vector<std::string> policy_dirs;
     int ready_fd = -1;
+    bool check = false;
 };
+
+using MakeExporterFn =
+    StatusOr<std::unique_ptr<exporters::SpooledExporter>> (*)(const exporters::ExporterOptions&);
+
+// One row for each exporter that the spool can feed.
+struct Exporter {
+    ExporterKind kind;
+    MakeExporterFn make;
+};
+std::vector<Exporter> Exporters() {
+    return {
+        {{"jsonl", exporters::JsonlFileOptionNames(),
+          [](const exporters::ExporterOptions& options) { return exporters::MakeJsonlFile(options).status(); }},
+         exporters::MakeJsonlFile},
+        {{"kafka", exporters::KafkaOptionNames(),
+          [](const exporters::ExporterOptions& options) {
+              return exporters::ParseKafkaOptions(options).status();
+          }},
+         exporters::MakeKafka},
+    };
+}
+
+Status CheckEvents(const Config& config) {
+    std::vector<ExporterKind> kinds;
+    for (const Exporter& exporter : Exporters()) kinds.push_back(exporter.kind);
+    return CheckExporters(config.events, kinds);
+}
+
+// Of a configuration that was checked.
+std::vector<pipeline::EventStore::Reader> Readers(const Config& config) {
+    std::vector<pipeline::EventStore::Reader> readers;
+    for (const ExporterConfig& wanted : config.events.exporters) {
+        for (const Exporter& exporter : Exporters()) {
+            if (exporter.kind.name != wanted.kind) continue;
+            readers.push_back({wanted.name, [make = exporter.make, options = wanted.options] {
+                                   return make(options);
+                               }});
+        }
+    }
+    return readers;
+}
 
 kernel::Backend BackendOf(const std::string& name) {
     if (name == "lsm") return kernel::Backend::kLsm;
@@ -96,9 +141,28 @@ void TakeDescriptors() {
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// 0, 1 for what the agent would not start with, 2 for what somebody should look at.
+int Check(const Flags& flags) {
+    const StatusOr<Config> config = LoadConfig(flags.config, flags.config != kDefaultConfigPath);
+    const Status status = config.ok() ? CheckEvents(*config) : config.status();
+    if (!status.ok()) {
+        (void)WriteAll(STDERR_FILENO, absl::StrCat(status.message(), "\n"));  // the exit status says the same
+        return 1;
+    }
+    const std::vector<std::string> warnings = ExporterWarnings(config->events);
+    for (const std::string& warning : warnings)
+        (void)WriteAll(STDERR_FILENO, absl::StrCat(warning, "\n"));  // as above
+    const std::string verdict =
+        warnings.empty() ? "ok" : absl::StrCat("ok, with ", warnings.size(), warnings.size() == 1 ? " warning" : " warnings");
+    (void)WriteAll(STDOUT_FILENO, absl::StrCat(flags.config, ": ", verdict, "\n"));  // as above
+    return warnings.empty() ? 0 : 2;
+}
+
 Status Serve(const Flags& flags, Helper& helper) {
     SK_ASSIGN_OR_RETURN(Config written, LoadConfig(flags.config, flags.config != kDefaultConfigPath));
+    SK_RETURN_IF_ERROR(CheckEvents(written));
     Config config = WithFlags(written, flags);
+    std::vector<pipeline::EventStore::Reader> readers = Readers(config);
     written.runtime_dir = config.runtime_dir;
     absl::Duration idle = absl::ZeroDuration();
     if (!flags.idle_exit.empty() &&
@@ -129,7 +193,8 @@ Status Serve(const Flags& flags, Helper& helper) {
                                        .helper = &helper,
                                        .sensor = sensor.get(),
                                        .listen = std::move(listen),
-                                       .home = std::move(home)}));
+                                       .home = std::move(home),
+                                       .exporters = std::move(readers)}));
     LogInfo("stockaded ", kVersion, ": backend ",
             sensor->backend() == kernel::Backend::kLsm ? "lsm" : "signal",
             sensor->adopted() ? ", pins adopted" : "", ", listening at ", socket_path);
@@ -162,6 +227,7 @@ int AgentMain(int argc, char** argv) {
     app.add_option("--policies", flags.policy_dirs, "Directories with policies");
     app.add_option("--ready-fd", flags.ready_fd,
                    "Descriptor that is told \"ready\", or the error, in one line");
+    app.add_flag("--check", flags.check, "Check the configuration and leave: 0 well, 1 wrong, 2 with warnings");
     app.set_version_flag("--version", std::string("stockaded ") + kVersion);
     try {
         app.parse(argc, argv);
@@ -172,6 +238,7 @@ int AgentMain(int argc, char** argv) {
         (void)WriteAll(STDERR_FILENO, absl::StrCat("stockaded: ", ParseComplaint(app, error), "\n"));
         return 125;
     }
+    if (flags.check) return Check(flags);
     if (geteuid() != 0) {
         LogError("stockaded must be started as root");
         return 125;
