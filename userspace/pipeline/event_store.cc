@@ -17,6 +17,8 @@ constexpr uint64_t kSyncNs = kNanos;
 constexpr uint64_t kReopenNs = 5 * kNanos;
 // While the disk takes nothing. Also the longest that the thread sleeps.
 constexpr auto kRetry = std::chrono::milliseconds(200);
+// Events between two looks of a reader: some milliseconds.
+constexpr int kAtOnce = 256;
 // An event of this agent's own time: its wall clock is that of now.
 void Stamp(v1::Event* event) {
     const uint64_t wall = WallNow();
@@ -186,17 +188,28 @@ bool EventStore::Step(uint64_t pass) {
 // Stops at the first that the disk does not take; it and what is behind it wait.
 Status EventStore::Store() {
     SK_RETURN_IF_ERROR(TellOverflow());
-    while (!hand_.empty()) {
-        const Status status = StoreOne(hand_.front());
-        if (absl::IsResourceExhausted(status)) return status;
-        {
-            std::lock_guard lock(mutex_);
-            own_waiting_ -= hand_.front().event->kernel_seq() == 0;
-            ++(status.ok() ? counters_.stored : counters_.refused);
-        }
-        hand_.pop_front();
-    }
+    while (!hand_.empty()) SK_RETURN_IF_ERROR(StoreSome());
     return TellAllLeftOut();
+}
+
+Status EventStore::StoreSome() {
+    uint64_t stored = 0, refused = 0, own = 0;
+    Status status;
+    {
+        const auto hold = spool_->Hold();
+        for (int i = 0; i < kAtOnce && !hand_.empty(); ++i) {
+            status = StoreOne(hand_.front());
+            if (absl::IsResourceExhausted(status)) break;
+            own += hand_.front().event->kernel_seq() == 0;
+            ++(status.ok() ? stored : refused);
+            hand_.pop_front();
+        }
+    }
+    std::lock_guard lock(mutex_);
+    own_waiting_ -= own;
+    counters_.stored += stored;
+    counters_.refused += refused;
+    return absl::IsResourceExhausted(status) ? status : absl::OkStatus();
 }
 
 Status EventStore::StoreOne(Item& item) {
@@ -263,7 +276,7 @@ Status EventStore::TellLeftOut(const std::string& sandbox) {
     const Status status = spool_->Append(&event);
     if (absl::IsResourceExhausted(status)) return status;
     {
-        std::lock_guard lock(mutex_);
+        std::lock_guard lock(mutex_);  // the spool's is held before it, here and nowhere the other way round
         counters_.left_out += found->second.count;
     }
     left_out_.erase(found);
@@ -322,10 +335,15 @@ void EventStore::WatchPumps() {
 }
 
 StoreCounters EventStore::counters() const {
-    std::lock_guard lock(mutex_);
-    StoreCounters counters = counters_;
-    if (spool_) counters.spool = spool_->counters();
-    for (size_t i = 0; i < pumps_.size(); ++i) counters.readers[options_.readers[i].name] = pumps_[i]->counters();
+    StoreCounters counters;
+    std::shared_ptr<Spool> spool;
+    {
+        std::lock_guard lock(mutex_);
+        counters = counters_;
+        spool = spool_;
+        for (size_t i = 0; i < pumps_.size(); ++i) counters.readers[options_.readers[i].name] = pumps_[i]->counters();
+    }
+    if (spool) counters.spool = spool->counters();
     return counters;
 }
 

@@ -94,6 +94,7 @@ class EventStore {
     void Run();
     bool Step(uint64_t pass);
     Status Store();
+    Status StoreSome();
     Status StoreOne(Item& item);
     Status Append(v1::Event* event);
     Status TellLeftOut(const std::string& sandbox);

@@ -85,6 +85,8 @@ class Spool {
 
     // kAlreadyExists when a record of that kernel_seq is in the sandbox's chain: it is left as it is.
     Status Append(v1::Event* event);
+    // Several calls as one: held by each alone, the lock goes to a reader that is catching up more often than to who writes.
+    [[nodiscard]] std::unique_lock<std::recursive_mutex> Hold() { return std::unique_lock(mutex_); }
     // kFailedPrecondition when it is sealed already.
     Status Seal(const v1::Sandbox& sandbox);
     // What was appended is with the operating system. On failure it stays in the buffer for the next try.
@@ -172,7 +174,7 @@ class Spool {
     bool NextSegment(Cursor& cursor, Lane lane);
 
     const Options options_;
-    mutable std::mutex mutex_;
+    mutable std::recursive_mutex mutex_;  // for Hold
     Fd lock_;
     ExportChain chain_;
     LaneState lanes_[kLanes];
