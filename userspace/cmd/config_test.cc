@@ -80,5 +80,87 @@ TEST_F(ConfigFile, ErrorsNameThePlace) {
     }
 }
 
+// --- events ---
+
+std::vector<ExporterKind> Kinds() {
+    return {{"jsonl", {"path", "format"},
+             [](const std::map<std::string, std::string>& options) {
+                 return options.count("path") > 0 ? absl::OkStatus() : absl::InvalidArgumentError("path is missing");
+             }},
+            {"kafka", {"hostport", "sasl", "tls", "password", "passwordfile"},
+             [](const std::map<std::string, std::string>&) { return absl::OkStatus(); }}};
+}
+
+TEST_F(ConfigFile, EventsAreOffUntilSomebodyGetsThem) {
+    EXPECT_TRUE(Config().events.exporters.empty());
+    auto config = Load("state_dir: /s\nevents:\n  exporters:\n    - {kind: jsonl, path: /x}\n"
+                       "    - {kind: jsonl, name: second, path: /y, format: ocsf}\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    ASSERT_EQ(config->events.exporters.size(), 2u);
+    EXPECT_EQ(config->events.exporters[0].name, "jsonl");
+    EXPECT_EQ(config->events.exporters[1].name, "second");
+    EXPECT_EQ(config->events.exporters[1].options.at("format"), "ocsf");
+    EXPECT_EQ(config->spool_dir(), "/s/spool");
+    EXPECT_EQ(config->node_key_path(), "/s/node.key");
+    EXPECT_EQ(config->events.spool_max_bytes, uint64_t{4} << 30);
+    EXPECT_TRUE(CheckExporters(config->events, Kinds()).ok());
+    config = Load("events:\n  spool: {dir: /d, max_bytes: 100000000}\n  node_key: /k\n"
+                  "  exporters: [{kind: jsonl, path: /x}]\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->spool_dir(), "/d");
+    EXPECT_EQ(config->node_key_path(), "/k");
+    EXPECT_EQ(config->events.spool_max_bytes, 100'000'000u);
+}
+
+TEST_F(ConfigFile, ErrorsOfEventsNameThePlace) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"evnts: {}\n", ":1:1: unknown key evnts; did you mean 'events'?"},
+        {"events: 3\n", ":1:9: events takes keys and values"},
+        {"events: {}\n", "needs exporters"},
+        {"events:\n  spol: {}\n", ":2:3: unknown key spol in events; did you mean 'spool'?"},
+        {"events:\n  spool: {max_byte: 1}\n", ":2:11: unknown key max_byte in events.spool"},
+        {"events:\n  spool: {max_bytes: 5}\n  exporters: [{kind: jsonl}]\n", ":2:22: max_bytes takes"},
+        {"events:\n  spool: {max_bytes: -5}\n  exporters: [{kind: jsonl}]\n", ":2:22: max_bytes takes"},
+        {"events:\n  spool: {dir: x}\n", "dir takes an absolute path"},
+        {"events:\n  exporters: [{path: /x}]\n", ":2:15: an exporter needs a kind"},
+        {"events:\n  exporters: [{kind: jsonl, path: [a]}]\n", "path takes a single value"},
+        {"events:\n  exporters: [{kind: jsonl, path: /x, path: /y}]\n", "duplicate key path"},
+        {"events:\n  exporters: [{kind: a, name: \"b c\"}]\n", "name: letters"},
+        {"events:\n  exporters: [{kind: a}, {kind: a}]\n", "a second exporter named a"},
+    };
+    for (const auto& [text, expected] : cases) {
+        const auto config = Load(text);
+        ASSERT_FALSE(config.ok()) << text;
+        EXPECT_TRUE(absl::StrContains(config.status().message(), expected)) << config.status();
+        EXPECT_TRUE(absl::StrContains(config.status().message(), path_)) << config.status();
+    }
+}
+
+TEST_F(ConfigFile, OptionsOfExportersAreCheckedByTheirKind) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"events:\n  exporters:\n    - {kind: kafak}\n", ":3:7: no exporter of kind kafak; did you mean 'kafka'?"},
+        {"events:\n  exporters:\n    - kind: kafka\n      hostprt: x\n",
+         ":4:7: unknown key hostprt of a kafka exporter; did you mean 'hostport'?"},
+        {"events:\n  exporters:\n    - kind: jsonl\n", ":3:7: path is missing"},
+    };
+    for (const auto& [text, expected] : cases) {
+        const auto config = Load(text);
+        ASSERT_TRUE(config.ok()) << config.status();
+        const Status status = CheckExporters(config->events, Kinds());
+        EXPECT_TRUE(absl::StrContains(status.message(), expected)) << status;
+    }
+}
+
+TEST_F(ConfigFile, SecretsInTheFileAreWarnedOfAndShownNowhere) {
+    const auto config = Load("events:\n  exporters:\n    - kind: kafka\n      sasl: PLAIN\n      password: hunter2\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    const std::vector<std::string> warnings = ExporterWarnings(config->events);
+    ASSERT_EQ(warnings.size(), 2u);
+    EXPECT_TRUE(absl::StrContains(warnings[0], ":5:7: ") && absl::StrContains(warnings[0], "passwordfile")) << warnings[0];
+    EXPECT_TRUE(absl::StrContains(warnings[1], "in the clear")) << warnings[1];
+    for (const std::string& warning : warnings) EXPECT_FALSE(absl::StrContains(warning, "hunter2"));
+    EXPECT_FALSE(absl::StrContains(config->events.Text(), "hunter2"));
+}
+
 }  // namespace
 }  // namespace stockade::cmd

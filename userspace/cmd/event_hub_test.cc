@@ -5,7 +5,9 @@
 #include <poll.h>
 
 #include <deque>
+#include <filesystem>
 
+#include "exporters/jsonl/jsonl_file.h"
 #include "userspace/base/clock.h"
 #include "userspace/decode/test_records.h"
 
@@ -234,6 +236,77 @@ TEST_F(Hub, WhereNobodyListensNothingIsHeld) {
     sensor_.Add(File(3, false));
     ASSERT_TRUE(AwaitDrain());
     EXPECT_EQ(sensor_.released(), 2u);
+}
+
+// With a store: a disk that can be made to take nothing, and a file that gets what is stored.
+class StoringHub : public Hub {
+  protected:
+    void SetUp() override {
+        char name[] = "/tmp/hub_store_XXXXXX";
+        root_ = mkdtemp(name);
+        pipeline::EventStore::Options options;
+        options.key_path = root_ + "/node.key";
+        options.spool.dir = root_ + "/spool";
+        options.spool.node = "n";
+        options.spool.write = [this](int fd, const void* data, size_t size) -> ssize_t {
+            if (full_) return errno = EROFS, -1;
+            return write(fd, data, size);
+        };
+        options.readers = {{"file", [this] { return exporters::MakeJsonlFile({{"path", root_ + "/events"}}); }}};
+        store_ = pipeline::EventStore::Open(std::move(options));
+        auto hub = EventHub::Create(sensor_, {.node = "n", .lookup = decode::TestLookup()}, {}, store_.get());
+        ASSERT_TRUE(hub.ok()) << hub.status();
+        hub_ = *std::move(hub);
+        hub_->path().Track(1, 2, 1);
+        hub_->SetBusy(true);
+        store_->Start({});
+        hub_->Start();
+    }
+    void TearDown() override {
+        hub_.reset();
+        store_.reset();
+        std::filesystem::remove_all(root_);
+    }
+    bool AwaitReleased(uint64_t records) {
+        const uint64_t end = BootNow() + kPatience;
+        while (sensor_.released() < records && BootNow() < end) {
+            if (!AwaitDrain()) return false;
+        }
+        return sensor_.released() >= records;
+    }
+    std::string root_;
+    std::atomic<bool> full_{false};
+    std::unique_ptr<pipeline::EventStore> store_;
+};
+
+TEST_F(StoringHub, WhatIsNotStoredStaysInTheRingsWhateverElse) {
+    sensor_.Add(File(1, false));
+    EXPECT_TRUE(AwaitReleased(1)) << "nobody listens, and it is stored";
+    full_ = true;
+    sensor_.SetHalf(1);  // half full, which makes clients be given up
+    sensor_.Add(File(2, true));
+    ASSERT_TRUE(AwaitDrain());
+    const uint64_t end = BootNow() + kPatience;
+    while (store_->Health().ok() && BootNow() < end) ASSERT_TRUE(AwaitDrain());
+    EXPECT_FALSE(store_->Health().ok());
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(sensor_.released(), 1u);
+    full_ = false;
+    EXPECT_TRUE(AwaitReleased(2));
+}
+
+TEST_F(StoringHub, WhoListensIsWaitedForToo) {
+    hub_->SetListening(true);
+    sensor_.Add(File(1, false));
+    ASSERT_TRUE(AwaitDrain());
+    const uint64_t end = BootNow() + kPatience;
+    while (store_->counters().stored < 1 && BootNow() < end) ASSERT_TRUE(AwaitDrain());
+    ASSERT_TRUE(AwaitDrain());
+    EXPECT_EQ(store_->counters().stored, 1u);
+    EXPECT_EQ(sensor_.released(), 0u);
+    EXPECT_EQ(hub_->TakeEvents().size(), 1u);
+    hub_->Delivered();
+    EXPECT_TRUE(AwaitReleased(1));
 }
 
 }  // namespace
