@@ -158,6 +158,17 @@ int Check(const Flags& flags) {
     return warnings.empty() ? 0 : 2;
 }
 
+// Sandboxes that keep all CPUs busy should wait for their end, not the other way round; shims and sandboxes come from the helper and stay
+// as they are. Where it is not allowed the agent works as well, later.
+void TakePriority() {
+    (void)setpriority(PRIO_PROCESS, 0, kAgentNice);
+    // With sched_autogroup the kernel shares the CPUs among sessions first, and a task's own value counts within its session alone.
+    // Of a session that is not ours alone we say nothing.
+    if (getsid(0) != getpid()) return;
+    const StatusOr<Fd> autogroup = Fd::Open("/proc/self/autogroup", O_WRONLY);
+    if (autogroup.ok()) (void)WriteAll(autogroup->get(), absl::StrCat(kAgentNice));  // as above
+}
+
 Status Serve(const Flags& flags, Helper& helper) {
     SK_ASSIGN_OR_RETURN(Config written, LoadConfig(flags.config, flags.config != kDefaultConfigPath));
     SK_RETURN_IF_ERROR(CheckEvents(written));
@@ -182,9 +193,7 @@ Status Serve(const Flags& flags, Helper& helper) {
     SK_RETURN_IF_ERROR(sensor->AttachNetwork(home.dir.get()));
     SK_RETURN_IF_ERROR(sensor->RemoveEarlierSets());
     SK_ASSIGN_OR_RETURN(Fd listen, api::Listen(config.socket_path()));
-    // Sandboxes that keep all CPUs busy should wait for their end, not the other way round; shims and sandboxes
-    // come from the helper and stay as they are. Where it is not allowed the agent works as well, later.
-    (void)setpriority(PRIO_PROCESS, 0, kAgentNice);
+    TakePriority();
     SK_RETURN_IF_ERROR(DropCapabilities());
     const std::string socket_path = config.socket_path();
     SK_ASSIGN_OR_RETURN(auto agent,
