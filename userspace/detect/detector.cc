@@ -18,8 +18,9 @@ v1::Finding DetectedFinding::ToProto() const {
     return finding;
 }
 
-Detector::Detector(std::vector<Rule> rules)
-    : set_(RuleSet::Create(std::move(rules))), correlator_(std::make_unique<Correlator>(set_->rules())) {}
+Detector::Detector(std::vector<Rule> rules, const RuleSet::Options& options)
+    : set_(RuleSet::Create(std::move(rules), options)),
+      correlator_(std::make_unique<Correlator>(set_->rules())) {}
 
 Detector::~Detector() = default;
 

@@ -35,7 +35,7 @@ class Detector {
         uint64_t undecidable = 0;
     };
 
-    explicit Detector(std::vector<Rule> rules);
+    explicit Detector(std::vector<Rule> rules, const RuleSet::Options& options = {});
     ~Detector();
 
     std::vector<DetectedFinding> OnEvent(const v1::Event& event);
@@ -46,6 +46,7 @@ class Detector {
     const Counters& counters() const { return counters_; }
     const Correlator::Counters& correlation_counters() const { return correlator_->counters(); }
     const RuleSet::Counters& match_counters() const { return set_->counters(); }
+    size_t scanner_bytes() const { return set_->scanner_bytes(); }
     // A reload: the state of correlations that did not change goes on.
     void Adopt(Detector& before) { correlator_->Adopt(*before.correlator_); }
 

@@ -24,11 +24,13 @@ struct Hit {
     bool operator==(const Hit&) const = default;
 };
 
+struct RuleSetOptions {
+    bool prefilter = true;  // without it every rule of a source is looked at for each event
+};
+
 class RuleSet {
   public:
-    struct Options {
-        bool prefilter = true;  // without it every rule of a source is looked at for each event
-    };
+    using Options = RuleSetOptions;
     struct Counters {
         uint64_t events = 0;
         uint64_t evaluated = 0;   // rules looked at
