@@ -12,6 +12,7 @@
 #include "userspace/cmd/doctor_command.h"
 #include "userspace/cmd/policy_command.h"
 #include "userspace/cmd/query_commands.h"
+#include "userspace/cmd/rules_command.h"
 #include "userspace/cmd/run_command.h"
 #include "userspace/cmd/verify_command.h"
 
@@ -24,7 +25,8 @@ constexpr char kHelp[] =
     "  stockade doctor                         what this kernel can enforce\n"
     "  stockade run -p rules/policies/python-tool.yaml -- python3 -c 'print(1)'\n"
     "                                          a sandbox, and what it was refused\n"
-    "  stockade policy check my.yaml           a policy of your own";
+    "  stockade policy check my.yaml           a policy of your own\n"
+    "  stockade rules test rules/detections    what is found in events, and a start for rules of your own";
 
 }  // namespace
 
@@ -47,6 +49,7 @@ int TakeCommand(int argc, char** argv, ClientOptions* client) {
 void AddOtherCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     AddQueryCommands(app, client, exit_code);
     AddPolicyCommand(app, client, exit_code);
+    AddRulesCommand(app, client, exit_code);
     AddDnsCommand(app, exit_code);
     AddDoctorCommand(app, client, exit_code);
     AddVerifyCommand(app, exit_code);

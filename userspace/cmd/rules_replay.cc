@@ -1,0 +1,194 @@
+// `rules replay` and `rules explain`: rules over events that were exported.
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "userspace/base/errno.h"
+#include "userspace/cmd/json.h"
+#include "userspace/cmd/rules_run.h"
+#include "userspace/detect/detector.h"
+#include "userspace/detect/evaluate.h"
+#include "userspace/detect/explain.h"
+#include "userspace/model/json.h"
+#include "userspace/policy/nearest.h"
+
+namespace stockade::cmd {
+namespace {
+
+using detect::Rule;
+
+// Findings are shown up to this many; all are counted.
+constexpr size_t kMaxShown = 1000;
+// Lines that are no event are told up to this many; all are counted.
+constexpr uint64_t kMaxComplaints = 5;
+
+// Calls `each` for every event of a file of JSON lines; false after an error of reading.
+template <typename Each>
+bool ForEachEvent(const std::string& path, uint64_t* bad, RulesOutput& io, const Each& each) {
+    std::ifstream file;
+    if (path != "-") file.open(path);
+    if (path != "-" && !file) {
+        absl::StrAppend(&io.err,
+                        "stockade: rules: ", ErrnoStatus(errno, absl::StrCat("read ", path)).message(), "\n");
+        return false;
+    }
+    std::istream& in = path == "-" ? std::cin : file;
+    std::string line;
+    for (uint64_t number = 1; std::getline(in, line); ++number) {
+        if (absl::StripAsciiWhitespace(line).empty()) continue;
+        const StatusOr<v1::Event> event = model::FromJsonLine(line);
+        if (event.ok()) {
+            each(*event);
+        } else if (++*bad <= kMaxComplaints) {
+            absl::StrAppend(&io.err, path, ":", number, ": ", event.status().message(), "\n");
+        }
+    }
+    return true;
+}
+
+struct Tally {
+    uint64_t findings = 0;
+    uint64_t undecidable = 0;
+    double micros = 0;
+};
+
+// What one rule costs by itself: together they share most of it.
+void Measure(const std::vector<Rule>& rules, const v1::Event& event, std::vector<Tally>* tallies) {
+    for (size_t i = 0; i < rules.size(); ++i) {
+        if (rules[i].correlation || !detect::Belongs(rules[i].source, event)) continue;
+        detect::EventView view(event);
+        const auto start = std::chrono::steady_clock::now();
+        (void)detect::Evaluate(rules[i].expr, rules[i].atoms, view);  // only its time matters
+        (*tallies)[i].micros +=
+            std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    }
+}
+
+std::string Lines(const detect::Explanation& part, size_t depth) {
+    std::string out = absl::StrFormat("%-11s %s%s", std::string(detect::TruthName(part.truth)),
+                                      std::string(depth * 2, ' '), part.what);
+    if (!part.value.empty()) absl::StrAppend(&out, "   <- ", JsonString(part.value));
+    out += "\n";
+    for (const detect::Explanation& each : part.parts) out += Lines(each, depth + 1);
+    return out;
+}
+
+std::string Json(const detect::Explanation& part) {
+    std::vector<std::string> parts;
+    for (const detect::Explanation& each : part.parts) parts.push_back(Json(each));
+    JsonObject object;
+    object.Add("what", part.what).Add("truth", std::string(detect::TruthName(part.truth)));
+    if (!part.value.empty()) object.Add("value", part.value);
+    if (!parts.empty()) object.AddRaw("parts", JsonArray(parts));
+    return object.Done();
+}
+
+const Rule* FindRule(const std::vector<Rule>& rules, const std::string& name, RulesOutput& io) {
+    std::vector<std::string> known;
+    for (const Rule& rule : rules) {
+        if (rule.id == name || rule.name == name || rule.title == name) return &rule;
+        known.push_back(rule.title);
+        if (!rule.name.empty()) known.push_back(rule.name);
+    }
+    const std::string nearest = policy::NearestWord(name, known);
+    absl::StrAppend(&io.err, "stockade: rules: no rule '", name, "'",
+                    nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"), "\n");
+    return nullptr;
+}
+
+}  // namespace
+
+int RulesReplay(const RulesArgs& args, RulesOutput& io) {
+    std::optional<std::vector<Rule>> usable = UsableRules(args, io);
+    if (!usable) return kRulesUsage;
+    detect::Detector detector(*std::move(usable));
+    const std::vector<Rule>& rules = detector.rules();
+    std::vector<Tally> tallies(rules.size());
+    std::vector<std::string> shown;
+    uint64_t bad = 0;
+    double micros = 0;
+    const bool read = ForEachEvent(args.events, &bad, io, [&](const v1::Event& event) {
+        const auto start = std::chrono::steady_clock::now();
+        const std::vector<detect::DetectedFinding> findings = detector.OnEvent(event);
+        micros += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+        for (const detect::DetectedFinding& finding : findings) {
+            ++tallies[static_cast<size_t>(finding.rule - rules.data())].findings;
+            if (shown.size() < kMaxShown) {
+                v1::Event out;
+                out.mutable_sandbox()->CopyFrom(event.sandbox());
+                out.mutable_time()->CopyFrom(event.time());
+                *out.mutable_finding() = finding.ToProto();
+                shown.push_back(model::ToJsonLine(out));
+            }
+        }
+        for (size_t rule : detector.undecided()) ++tallies[rule].undecidable;
+        if (args.timing) Measure(rules, event, &tallies);
+    });
+    if (!read) return kRulesUsage;
+    std::vector<std::string> rows;
+    for (size_t i = 0; i < rules.size(); ++i) {
+        const Tally& tally = tallies[i];
+        if (tally.findings == 0 && tally.undecidable == 0 && !args.timing) continue;
+        if (args.json) {
+            JsonObject row;
+            row.Add("rule", rules[i].Ident()).Add("title", rules[i].title).Add("findings", tally.findings);
+            row.Add("undecidable", tally.undecidable);
+            if (args.timing) row.AddRaw("microseconds", absl::StrFormat("%.1f", tally.micros));
+            rows.push_back(row.Done());
+        } else {
+            absl::StrAppendFormat(&io.out, "%8d findings  %8d undecidable  ", tally.findings,
+                                  tally.undecidable);
+            if (args.timing) absl::StrAppendFormat(&io.out, "%12.1f us  ", tally.micros);
+            absl::StrAppend(&io.out, rules[i].title, "\n");
+        }
+    }
+    const detect::Detector::Counters& counters = detector.counters();
+    if (args.json) {
+        io.out = JsonObject()
+                     .Add("events", counters.events)
+                     .Add("bad_lines", bad)
+                     .Add("findings", counters.findings)
+                     .Add("undecidable", counters.undecidable)
+                     .AddRaw("microseconds", absl::StrFormat("%.1f", micros))
+                     .AddRaw("rules", JsonArray(rows))
+                     .AddRaw("shown", JsonArray(shown))
+                     .Done() +
+                 "\n";
+    } else {
+        absl::StrAppendFormat(
+            &io.out, "%d events, %d findings, %d undecidable, %d lines that are no event, %.1f us in all\n",
+            counters.events, counters.findings, counters.undecidable, bad, micros);
+    }
+    // No event at all is no answer.
+    return counters.events == 0 ? kRulesUsage : counters.findings > 0 ? kRulesFindings : kRulesOk;
+}
+
+int RulesExplain(const RulesArgs& args, RulesOutput& io) {
+    const std::optional<std::vector<Rule>> rules = UsableRules(args, io);
+    if (!rules) return kRulesUsage;
+    const Rule* rule = FindRule(*rules, args.rule, io);
+    if (rule == nullptr) return kRulesUsage;
+    if (rule->correlation) {
+        absl::StrAppend(&io.err, "stockade: rules: '", rule->title,
+                        "' is about many events: explain one of its rules\n");
+        return kRulesUsage;
+    }
+    uint64_t bad = 0, seen = 0;
+    detect::Truth best = detect::Truth::kNo;
+    std::vector<std::string> rows;
+    const bool read = ForEachEvent(args.events, &bad, io, [&](const v1::Event& event) {
+        const detect::Explanation explanation = detect::Explain(*rule, event);
+        best = detect::Or(best, explanation.truth);
+        ++seen;
+        rows.push_back(args.json ? Json(explanation) : Lines(explanation, 0));
+    });
+    if (!read || seen == 0) return kRulesUsage;
+    for (const std::string& row : rows) io.out += args.json ? row + "\n" : row;
+    return best == detect::Truth::kYes ? kRulesOk : kRulesFindings;
+}
+
+}  // namespace stockade::cmd
