@@ -72,6 +72,23 @@ static int label_step(__u32 i, struct sk_dns_loop *loop) {
     return 0;
 }
 
+/* A label of a name as most clients write it. Anything else ends the walk: name_step reads it, and says what is wrong. */
+static int plain_step(__u32 i, struct sk_dns_loop *loop) {
+    struct sk_dns_work *work = loop->work;
+    __u32 at = work->walk.pos & 0xff;
+    /* Words are read whole, as in zone_step. */
+    const __u8 *label = work->query.question.name.wire + at;
+    __u32 len = *label;
+    work->labels = i;
+    if (!len) work->fault = SK_DNS_OK;
+    if (!len || len > SK_DNS_LABEL_BYTES || at + len + 2 > SK_DNS_NAME_BYTES || i >= SK_DNS_MAX_LABELS - 1) return 1;
+    if (!sk_dns_is_lower_label(label + 1, len)) return 1;
+    keep(i);
+    work->start[i & (SK_DNS_MAX_LABELS - 1)] = at;
+    work->walk.pos = at + 1 + len;
+    return 0;
+}
+
 static int name_step(__u32 i __attribute__((unused)), struct sk_dns_loop *loop) {
     struct sk_dns_work *work = loop->work;
     struct sk_dns_walk walk = work->walk;
@@ -93,6 +110,23 @@ __noinline int dns_labels(struct sk_dns_work *work) {
     return 0;
 }
 
+/* Whether the whole name is of such labels; name, labels and where they begin are set then. */
+__noinline int dns_read_plain(struct sk_dns_work *work) {
+    if (!work) return 0;
+    struct sk_dns_loop loop = {.work = work};
+    struct sk_dns_name *name = &work->query.question.name;
+    __builtin_memcpy(name->wire, work->msg + SK_DNS_HEAD_BYTES, sizeof(name->wire));
+    work->walk.pos = 0;
+    work->fault = SK_DNS_MORE;
+    bpf_loop(SK_DNS_MAX_LABELS, plain_step, &loop, 0);
+    __u32 bytes = (work->walk.pos & 0xff) + 1;
+    if (work->fault != SK_DNS_OK || SK_DNS_HEAD_BYTES + bytes > work->len) return 0;
+    name->len = bytes;
+    name->labels = work->labels;
+    work->walk.pos = SK_DNS_HEAD_BYTES + bytes;
+    return 1;
+}
+
 __noinline int dns_read(struct sk_dns_work *work) {
     if (!work) return 0;
     struct sk_dns_loop loop = {.work = work};
@@ -104,15 +138,19 @@ __noinline int dns_read(struct sk_dns_work *work) {
     int fault = sk_dns_read_head(work->msg, len, &work->head);
     if (!fault) fault = sk_dns_check_query_head(&work->head);
     if (fault) return fault;
-    work->walk.pos = work->walk.lowest = SK_DNS_HEAD_BYTES;
-    work->walk.end = work->walk.left = 0;
-    work->fault = SK_DNS_FAULT_POINTER_CHAIN;
-    bpf_loop(SK_DNS_NAME_STEPS, name_step, &loop, 0);
-    if (name->hops || work->fault == SK_DNS_FAULT_POINTER_FORWARD) return SK_DNS_FAULT_POINTER;
-    if (work->fault) return work->fault;
+    if (!dns_read_plain(work)) {
+        work->walk.pos = work->walk.lowest = SK_DNS_HEAD_BYTES;
+        work->walk.end = work->walk.left = 0;
+        work->fault = SK_DNS_FAULT_POINTER_CHAIN;
+        bpf_loop(SK_DNS_NAME_STEPS, name_step, &loop, 0);
+        if (name->hops || work->fault == SK_DNS_FAULT_POINTER_FORWARD) return SK_DNS_FAULT_POINTER;
+        if (work->fault) return work->fault;
+        __u32 end = work->walk.pos;
+        dns_labels(work);
+        work->walk.pos = end;
+    }
     __u32 at = work->walk.pos;
     if (at > SK_DNS_QUERY_BYTES) return SK_DNS_FAULT_NAME_CUT;
-    dns_labels(work);
     return sk_dns_check_query_rest(work->msg, len, at, &work->head, SK_DNS_ALLOW_UPPER, &work->query);
 }
 

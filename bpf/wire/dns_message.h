@@ -7,7 +7,7 @@
  * what it would not pass on (options, further questions, records, trailing bytes) is refused
  * rather than judged, so that the budget in bpf/wire/dns_budget.h counts every channel. */
 #pragma once
-#include "bpf/wire/base.h"
+#include "bpf/wire/load.h"
 
 #define SK_DNS_HEAD_BYTES 12
 #define SK_DNS_NAME_BYTES 255 /* RFC 1035 2.3.4, with length bytes and the root's */
@@ -164,6 +164,29 @@ SK_INLINE int sk_dns_is_upper(__u8 c) { return c >= 'A' && c <= 'Z'; }
 
 SK_INLINE int sk_dns_is_plain(__u8 c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || sk_dns_is_upper(c);
+}
+
+/* Whether each of eight bytes is a lower-case letter, a digit, a hyphen or an underscore: what most names are made of.
+ * A sum with what is missing to 0x80 has its top bit where the byte is greater than a bound. */
+SK_INLINE int sk_dns_is_lower_word(__u64 word) {
+    const __u64 ones = 0x0101010101010101ULL, tops = 0x80 * ones;
+#define SK_ABOVE(c) (word + (0x7f - (c)) * ones)
+    if (word & tops) return 0;
+    const __u64 good = (SK_ABOVE('a' - 1) & ~SK_ABOVE('z')) | (SK_ABOVE('0' - 1) & ~SK_ABOVE('9')) |
+                       (SK_ABOVE('-' - 1) & ~SK_ABOVE('-')) | (SK_ABOVE('_' - 1) & ~SK_ABOVE('_'));
+#undef SK_ABOVE
+    return (good & tops) == tops;
+}
+
+/* The same of a label's `len` characters (1..63), of which 64 bytes can be read. */
+SK_INLINE int sk_dns_is_lower_label(const __u8 *label, __u32 len) {
+    for (__u32 i = 0; i < 8; i++) {
+        if (8 * i >= len) break;
+        const __u32 left = len - 8 * i;
+        const __u64 beyond = left < 8 ? ~(__u64)0 << (8 * left) : 0;
+        if (!sk_dns_is_lower_word((sk_load8(label + 8 * i) & ~beyond) | (0x6161616161616161ULL & beyond))) return 0;
+    }
+    return 1;
 }
 
 SK_INLINE __u8 sk_dns_lower(__u8 c) { return sk_dns_is_upper(c) ? c + ('a' - 'A') : c; }

@@ -4,6 +4,7 @@
  * A zone is known by a hash, label by label from the right: that of "a.example.com" starts as that of
  * "example.com" does, so one walk over a name meets all zones above it. */
 #pragma once
+#include "bpf/wire/load.h"
 #include "bpf/wire/dns_budget.h"
 #include "bpf/wire/hash.h"
 
@@ -155,9 +156,7 @@ SK_INLINE __u64 sk_dns_zone_label(const struct sk_hash_keys *keys, __u64 zone, c
     __u64 h = sk_hash_word(keys, zone, len);
     for (__u32 i = 0; i < 8; i++) {
         if (8 * i >= len) break;
-        __u64 word;
-        __builtin_memcpy(&word, label + 8 * i, 8);
-        word = sk_dns_fold(word);
+        __u64 word = sk_dns_fold(sk_load8(label + 8 * i));
         const __u32 left = len - 8 * i;
         if (left < 8) word &= ((__u64)1 << (8 * left)) - 1;
         h = sk_hash_word(keys, h, word);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -186,6 +187,22 @@ TEST(Answers, ANegativeAnswerLivesAsItsSoaSays) {
     EXPECT_EQ(
         ReadAnswer(Message{.flags = SK_DNS_QR, .answers = 2, .tail = Record(1, 5, "1234")}.Bytes(), &summary),
         SK_DNS_FAULT_NAME_CUT);
+}
+
+// The kernel looks at eight characters at once; each must count, wherever it stands.
+TEST(Names, EightCharactersAreWhatEachOfThemIs) {
+    for (uint32_t length = 1; length <= SK_DNS_LABEL_BYTES; ++length) {
+        for (uint32_t at = 0; at < length; ++at) {
+            for (uint32_t c = 0; c < 256; ++c) {
+                uint8_t label[64];
+                std::memset(label, 0xff, sizeof(label));  // what lies behind it does not count
+                std::memset(label, at % 2 ? '_' : 'z', length);
+                label[at] = static_cast<uint8_t>(c);
+                const bool lower = sk_dns_is_plain(label[at]) && !sk_dns_is_upper(label[at]);
+                ASSERT_EQ(sk_dns_is_lower_label(label, length) != 0, lower) << length << " " << at << " " << c;
+            }
+        }
+    }
 }
 
 }  // namespace
