@@ -29,7 +29,6 @@ class DetectionReader {
 
     std::optional<Detection> Read(const YamlNode& node, absl::string_view what,
                                   const std::vector<std::string>& skip) {
-        const size_t before = reader_.found();
         const YamlNode* condition = nullptr;
         const bool map = reader_.FreeMap(node, what, [&](const YamlNode& key, const YamlNode& value) {
             if (std::find(skip.begin(), skip.end(), key.value) != skip.end()) return;
@@ -55,7 +54,6 @@ class DetectionReader {
                 reader_.Error(*key,
                               absl::StrCat("search identifier '", name, "' is not used in the condition"));
         }
-        (void)before;
         if (CountNodes(*expr) > kMaxExprNodes) {
             reader_.Error(*condition,
                           absl::StrCat("the condition unfolds to more than ", kMaxExprNodes, " parts"));

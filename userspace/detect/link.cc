@@ -186,6 +186,7 @@ class Linker {
         std::vector<const Source*> sources;
         Leaves(rule, &sources);
         for (const Source* source : sources) {
+            if (*source == Source()) continue;  // of a rule that could not be read
             const Field* field = FindField(*source, name);
             if (field != nullptr && field->kind != Field::Kind::kUnrecorded) continue;
             return Error(at, absl::StrCat("field '", Reader::Printable(name), "' is not in events of ",

@@ -49,7 +49,6 @@ class DocumentReader {
 
     void Read() {
         if (root_.kind != YamlNode::Kind::kMap) return reader_.Error(root_, "a rule must be a map");
-        const size_t before = reader_.found();
         CheckKeys();
         const YamlNode* detection = Get(root_, "detection");
         const YamlNode* correlation = Get(root_, "correlation");
@@ -70,24 +69,26 @@ class DocumentReader {
         if (filter != nullptr) return ReadFilter(*filter, rule);
         if (detection != nullptr) {
             std::optional<Detection> read = ReadDetection(*detection, "detection", rule.source, {}, reader_);
-            if (!read) return;
+            if (!read) return Keep(std::move(rule));
             rule.atoms = std::move(read->atoms);
             rule.expr = std::move(read->expr);
             rule.condition_at = read->condition_at;
         } else {
             rule.correlation = ReadCorrelation(*correlation, reader_);
-            if (!rule.correlation) return;
+            if (!rule.correlation) return Keep(std::move(rule));
             ReadGenerate(&*rule.correlation);
         }
         ReadOurs(correlation != nullptr, &rule);
         std::string canonical;
         AppendCanonical(root_, &canonical);
         rule.hash = Sha256Hex(canonical);
-        (void)before;  // rules with errors are kept: references to them are right all the same
-        out_->rules.push_back(std::move(rule));
+        Keep(std::move(rule));
     }
 
   private:
+    // What is wrong in a rule is told once, and not again where others refer to it.
+    void Keep(Rule rule) { out_->rules.push_back(std::move(rule)); }
+
     void CheckKeys() {
         (void)reader_.FreeMap(root_, "a rule", [&](const YamlNode& key, const YamlNode&) {
             if (std::find(Keys().begin(), Keys().end(), key.value) != Keys().end()) return;

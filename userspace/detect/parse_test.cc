@@ -230,6 +230,13 @@ TEST(ParseTest, WarnsOfWhatIsNeverRecorded) {
     EXPECT_THAT(Shown(parsed), HasSubstr("r.yaml:7:5: warning: field 'ParentCommandLine' is in no event"));
 }
 
+TEST(ParseTest, WhatRefersToABrokenRuleIsNotWrongForIt) {
+    const ParsedRules parsed = Parse(
+        Rule1("  selection:\n    Imgae: x\n" + kCondition) +
+        "---\ntitle: C\ncorrelation: {type: event_count, rules: [one], timespan: 1m, condition: {gte: 2}}\n");
+    EXPECT_EQ(parsed.diagnostics.size(), 1u) << Shown(parsed);
+}
+
 TEST(ParseTest, HashIsOfTheContent) {
     const std::string one = Rule1(kBase),
                       spaced = absl::StrReplaceAll(one, {{"detection:", "# a comment\ndetection:"}});

@@ -199,7 +199,7 @@ class Checker {
 }  // namespace
 
 void CheckPossible(const Rule& rule, std::vector<Diagnostic>& diagnostics) {
-    if (!rule.correlation) Checker(rule, diagnostics).Check();
+    if (!rule.correlation && !rule.atoms.empty()) Checker(rule, diagnostics).Check();
 }
 
 }  // namespace stockade::detect
