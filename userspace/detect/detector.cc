@@ -29,7 +29,12 @@ std::vector<DetectedFinding> Detector::OnEvent(const v1::Event& event) {
     hits_.clear();
     correlated_.clear();
     undecided_.clear();
-    EventView view(event);
+    if (view_ == nullptr) {
+        view_ = std::make_unique<EventView>(event);
+    } else {
+        view_->Reset(event);
+    }
+    EventView& view = *view_;
     set_->Match(view, &hits_);
     std::vector<DetectedFinding> findings;
     for (const Hit& hit : hits_) {

@@ -56,6 +56,7 @@ class Detector {
     std::unique_ptr<RuleSet> set_;
     std::unique_ptr<Correlator> correlator_;
     Counters counters_;
+    std::unique_ptr<EventView> view_;
     std::vector<Hit> hits_;
     std::vector<CorrelationHit> correlated_;
     std::vector<size_t> undecided_;

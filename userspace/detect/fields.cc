@@ -1,6 +1,7 @@
 #include "userspace/detect/fields.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -17,6 +18,11 @@ using google::protobuf::FieldDescriptor;
 // No message of event.proto holds itself; this is for one that will.
 constexpr size_t kMaxSteps = 4;
 constexpr absl::string_view kLabels = "sandbox.labels.";
+
+size_t NextNumber() {
+    static std::atomic<size_t> next{0};
+    return next++;
+}
 
 const v1::FieldInfo& InfoOf(const FieldDescriptor* field) { return field->options().GetExtension(v1::field); }
 
@@ -65,7 +71,10 @@ class Fields {
   private:
     const Field* Add(Field field) {
         std::unique_ptr<Field>& slot = by_path_[field.path];
-        if (slot == nullptr) slot = std::make_unique<Field>(std::move(field));
+        if (slot == nullptr) {
+            field.number = NextNumber();
+            slot = std::make_unique<Field>(std::move(field));
+        }
         return slot.get();
     }
 
@@ -156,7 +165,10 @@ const Field* Extra(Field field) {
     static auto* const extra = new std::map<std::string, std::unique_ptr<Field>>;
     const std::lock_guard lock(*mutex);
     std::unique_ptr<Field>& slot = (*extra)[field.path];
-    if (slot == nullptr) slot = std::make_unique<Field>(std::move(field));
+    if (slot == nullptr) {
+        field.number = NextNumber();
+        slot = std::make_unique<Field>(std::move(field));
+    }
     return slot.get();
 }
 

@@ -18,7 +18,8 @@ namespace stockade::detect {
 struct Field {
     enum class Kind { kText, kNumber, kBool, kTime, kUnrecorded };
 
-    std::string path;  // "process.ancestry.exe"; of a field that is never recorded its Sigma name
+    size_t number = 0;   // from 0, without gaps: where its value is kept
+    std::string path{};  // "process.ancestry.exe"; of a field that is never recorded its Sigma name
     Kind kind = Kind::kText;
     std::vector<const google::protobuf::FieldDescriptor*> steps{};
     // A list of arguments is one text, joined by blanks; of other lists each item is a value.

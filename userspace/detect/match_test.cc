@@ -121,6 +121,12 @@ TEST(MatchTest, Values) {
     }
 }
 
+TEST(MatchTest, LongTextsAreFoundWhole) {
+    const std::string text(5000, 'a');
+    EXPECT_EQ(OfExec("CommandLine|contains: '" + text + "b'", Exec("/x", {"x" + text + "b"})), Truth::kYes);
+    EXPECT_EQ(OfExec("CommandLine|contains: '" + text + "b'", Exec("/x", {"x" + text + "c"})), Truth::kNo);
+}
+
 TEST(MatchTest, EscapesAreUndone) {
     v1::Event event = Exec("/bin/x", {"a\\\\b"});
     EXPECT_EQ(OfExec("CommandLine|re: '^a\\\\b$'", event), Truth::kNo);

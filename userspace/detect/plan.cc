@@ -3,6 +3,7 @@
 #include <re2/re2.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "absl/strings/match.h"
@@ -14,7 +15,13 @@ namespace {
 // Shorter ones stand in every second text; RE2's own default for its atoms.
 constexpr int kMinRegexAtom = 3;
 // How telling a predicate without a text is: less than a word, more than a letter or two.
-constexpr int kPlainWeight = 3;
+constexpr size_t kPlainWeight = 3;
+// Beyond it a text tells no more.
+constexpr size_t kEnoughText = 16;
+// What is scanned for of a longer text: enough to be rare, and within what Vectorscan takes.
+constexpr size_t kMaxScanned = 64;
+// What each doubling of the number of rules takes away, in letters.
+constexpr int kCommonWeight = 3;
 
 bool NeedsText(const Predicate& atom) {
     return atom.op == Predicate::Op::kPattern && !atom.pattern.LongestText().empty();
@@ -37,6 +44,8 @@ void RuleSet::Builder::AddRules() {
         for (const Predicate& atom : rule.atoms) {
             const auto [it, added] = atom_ids.emplace(atom.Key(), static_cast<int>(set.atoms_.size()));
             if (added) set.atoms_.push_back(&atom);
+            if (added) uses.push_back(0);
+            ++uses[static_cast<size_t>(it->second)];
             ids.push_back(it->second);
         }
         const auto source = std::find(set.sources_.begin(), set.sources_.end(), rule.source);
@@ -67,11 +76,13 @@ void RuleSet::Builder::FillNode(uint32_t at, const Expr& expr, const std::vector
     for (uint32_t i = 0; i < node.count; ++i) FillNode(node.first + i, expr.kids[i], ids);
 }
 
+// A long text is rarer than a short one; and what many rules look for is what many events have.
 int RuleSet::Builder::WeightOf(int atom) const {
     const Predicate& predicate = *set.atoms_[static_cast<size_t>(atom)];
-    if (NeedsText(predicate))
-        return static_cast<int>(std::min<size_t>(predicate.pattern.LongestText().size(), 100));
-    return kPlainWeight;
+    const size_t size = NeedsText(predicate) ? predicate.pattern.LongestText().size() : kPlainWeight;
+    const auto common =
+        static_cast<int>(std::bit_width(static_cast<unsigned>(uses[static_cast<size_t>(atom)])));
+    return static_cast<int>(std::min(size, kEnoughText)) - kCommonWeight * common;
 }
 
 std::optional<RuleSet::Builder::Needed> RuleSet::Builder::Required(uint32_t at, bool positive) const {
@@ -144,7 +155,8 @@ void RuleSet::Builder::AddScanner(Plan* plan, const std::vector<int>& atoms) {
     for (int id : atoms) {
         const Predicate& atom = *set.atoms_[static_cast<size_t>(id)];
         if (NeedsText(atom)) {
-            plan->atoms_of_literal[literal(Folded(atom.pattern.LongestText()))].push_back(id);
+            plan->atoms_of_literal[literal(Folded(atom.pattern.LongestText()).substr(0, kMaxScanned))]
+                .push_back(id);
             scan(atom.field);
             continue;
         }

@@ -37,6 +37,7 @@ struct RuleSet::Plan {
 struct RuleSet::Builder {
     RuleSet& set;
     absl::flat_hash_map<std::string, int> atom_ids{};
+    std::vector<int> uses{};  // predicate -> how many rules have it
 
     void AddRules();
     uint32_t AddNode(const Expr& expr, const std::vector<int>& ids);

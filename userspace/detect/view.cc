@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include <google/protobuf/reflection.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "userspace/detect/text.h"
@@ -24,18 +21,18 @@ constexpr absl::string_view kRedacted = "[redacted]";
 // A path whose upper part is not known starts so.
 constexpr absl::string_view kNoTop = ".../";
 
-void AddText(std::string raw, FieldValue* out) {
-    Text text;
-    text.hole = absl::StrContains(raw, kHole);
+void AddText(absl::string_view raw, FieldValue* out) {
+    Text& text = out->AddText();
+    text.raw.assign(raw.data(), raw.size());
+    text.folded.clear();
     AppendFolded(raw, &text.folded);
-    text.raw = std::move(raw);
-    out->texts.push_back(std::move(text));
+    text.hole = absl::StrContains(raw, kHole);
     out->state = FieldValue::State::kPresent;
 }
 
-void AddNumber(long double number, std::string text, FieldValue* out) {
+void AddNumber(long double number, absl::string_view text, FieldValue* out) {
     out->numbers.push_back(number);
-    AddText(std::move(text), out);
+    AddText(text, out);
 }
 
 bool Flag(const Message& message, const FieldDescriptor* field) {
@@ -77,11 +74,21 @@ Cut CutOf(const v1::Event& event, const Message& holder, const Field& field) {
     return cut;
 }
 
-std::string WithCuts(absl::string_view text, const Cut& cut) {
-    std::string out = Normalised(text, cut.escaped, cut.redacted);
-    if (absl::StartsWith(out, kNoTop)) out = absl::StrCat(std::string(1, kHole), out.substr(3));
-    if (cut.back) out += kHole;
-    return out;
+bool IsAscii(absl::string_view text) {
+    for (const char c : text) {
+        if (static_cast<unsigned char>(c) >= 0x80) return false;
+    }
+    return true;
+}
+
+void AddCut(absl::string_view text, const Cut& cut, FieldValue* out) {
+    // Nearly all of them.
+    if (!cut.escaped && !cut.redacted && !cut.back && IsAscii(text) && !absl::StartsWith(text, kNoTop))
+        return AddText(text, out);
+    std::string whole = Normalised(text, cut.escaped, cut.redacted);
+    if (absl::StartsWith(whole, kNoTop)) whole.replace(0, kNoTop.size() - 1, 1, kHole);
+    if (cut.back) whole += kHole;
+    AddText(whole, out);
 }
 
 void AddTime(const Message& message, FieldValue* out) {
@@ -113,8 +120,9 @@ void ReadNumber(const Message& holder, const Field& field, FieldValue* out) {
     if (leaf->has_presence() && !holder.GetReflection()->HasField(holder, leaf)) return;
     const long double number = NumberOf(holder, leaf);
     if (number == 0 && field.zero_is_absent) return;
-    AddNumber(number, absl::StrCat(static_cast<int64_t>(number)), out);
-    if (number > 9.2e18L) out->texts.back() = {};
+    const std::string text =
+        number < 0 ? absl::StrCat(static_cast<int64_t>(number)) : absl::StrCat(static_cast<uint64_t>(number));
+    AddNumber(number, text, out);
     if (field.user && number == 0) AddText("root", out);
 }
 
@@ -126,17 +134,23 @@ void ReadText(const v1::Event& event, const Message& holder, const Field& field,
         std::string scratch;
         const std::string& text = reflection->GetStringReference(holder, leaf, &scratch);
         if (!text.empty()) {
-            AddText(WithCuts(text, cut), out);
+            AddCut(text, cut, out);
         } else if (cut.back) {
             out->state = FieldValue::State::kUnknown;
         }
         return;
     }
-    const auto items = reflection->GetRepeatedFieldRef<std::string>(holder, leaf);
-    if (field.joined && items.size() > 0) {
-        AddText(WithCuts(absl::StrJoin(items, " "), cut), out);
+    const int size = reflection->FieldSize(holder, leaf);
+    std::string scratch, joined;
+    for (int i = 0; i < size; ++i) {
+        const std::string& item = reflection->GetRepeatedStringReference(holder, leaf, i, &scratch);
+        if (!field.joined) AddCut(item, cut, out);
+        if (field.joined) absl::StrAppend(&joined, i > 0 ? " " : "", item);
+    }
+    if (field.joined && size > 0) {
+        AddCut(joined, cut, out);
     } else if (!field.joined) {
-        for (const std::string& item : items) AddText(WithCuts(item, cut), out);
+        return;
     } else if (cut.back) {
         out->state = FieldValue::State::kUnknown;
     }
@@ -212,32 +226,51 @@ bool FieldValue::HasHole() const {
     return false;
 }
 
-FieldValue ReadField(const v1::Event& event, const Field& field) {
-    FieldValue value;
+void FieldValue::Clear() {
+    state = State::kAbsent;
+    numbers.clear();
+    for (Text& text : texts) spare_.push_back(std::move(text));
+    texts.clear();
+}
+
+Text& FieldValue::AddText() {
+    if (spare_.empty()) return texts.emplace_back();
+    texts.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+    return texts.back();
+}
+
+void ReadField(const v1::Event& event, const Field& field, FieldValue* value) {
     if (field.kind == Field::Kind::kUnrecorded) {
-        value.state = FieldValue::State::kUnknown;
+        value->state = FieldValue::State::kUnknown;
     } else if (!field.constant.empty()) {
-        AddText(field.constant, &value);
+        AddText(field.constant, value);
     } else if (!field.map_key.empty()) {
-        ReadLabel(event, field, &value);
+        ReadLabel(event, field, value);
     } else {
-        Descend(event, event, field, 0, &value);
+        Descend(event, event, field, 0, value);
     }
-    return value;
 }
 
 const FieldValue& EventView::Get(const Field& field) {
-    std::unique_ptr<FieldValue>& slot = values_[&field];
-    if (slot == nullptr) slot = std::make_unique<FieldValue>(ReadField(*event_, field));
-    return *slot;
+    if (field.number >= slots_.size()) slots_.resize(field.number + 1);
+    std::unique_ptr<Slot>& slot = slots_[field.number];
+    if (slot == nullptr) slot = std::make_unique<Slot>();
+    if (slot->stamp != stamp_) {
+        slot->stamp = stamp_;
+        slot->value.Clear();
+        ReadField(*event_, field, &slot->value);
+    }
+    return slot->value;
 }
 
 const FieldValue& EventView::Keywords() {
-    if (keywords_ == nullptr) {
-        keywords_ = std::make_unique<FieldValue>();
-        Collect(*event_, *event_, keywords_.get());
+    if (keywords_.stamp != stamp_) {
+        keywords_.stamp = stamp_;
+        keywords_.value.Clear();
+        Collect(*event_, *event_, &keywords_.value);
     }
-    return *keywords_;
+    return keywords_.value;
 }
 
 }  // namespace stockade::detect

@@ -2,14 +2,15 @@
 //
 //   EventView view(event);
 //   const FieldValue& v = view.Get(*field);
+//   view.Reset(next);   // the same memory for the next event
 //
 // Keeps a pointer to the event. One thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "userspace/detect/fields.h"
 
 namespace stockade::detect {
@@ -27,11 +28,21 @@ struct FieldValue {
     std::vector<long double> numbers;
 
     bool HasHole() const;
+    // Keeps the memory of its texts for the next ones.
+    void Clear();
+    Text& AddText();
+
+  private:
+    std::vector<Text> spare_{};
 };
 
 class EventView {
   public:
     explicit EventView(const v1::Event& event) : event_(&event) {}
+    void Reset(const v1::Event& event) {
+        event_ = &event;
+        ++stamp_;
+    }
 
     const v1::Event& event() const { return *event_; }
     const FieldValue& Get(const Field& field);
@@ -39,12 +50,18 @@ class EventView {
     const FieldValue& Keywords();
 
   private:
+    struct Slot {
+        uint64_t stamp = 0;  // of the event it was read from
+        FieldValue value;
+    };
+
     const v1::Event* event_;
-    absl::flat_hash_map<const Field*, std::unique_ptr<FieldValue>> values_;
-    std::unique_ptr<FieldValue> keywords_;
+    uint64_t stamp_ = 1;
+    std::vector<std::unique_ptr<Slot>> slots_;  // by the field's number
+    Slot keywords_;
 };
 
 // Reads one field, without a cache.
-FieldValue ReadField(const v1::Event& event, const Field& field);
+void ReadField(const v1::Event& event, const Field& field, FieldValue* value);
 
 }  // namespace stockade::detect
