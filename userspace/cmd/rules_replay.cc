@@ -100,71 +100,88 @@ const Rule* FindRule(const std::vector<Rule>& rules, const std::string& name, Ru
     return nullptr;
 }
 
+struct Replay {
+    std::vector<Tally> tallies;
+    std::vector<std::string> shown;  // findings, as events
+    uint64_t bad = 0;
+    double micros = 0;
+};
+
+bool Play(const RulesArgs& args, detect::Detector& detector, RulesOutput& io, Replay* replay) {
+    const std::vector<Rule>& rules = detector.rules();
+    replay->tallies.resize(rules.size());
+    return ForEachEvent(args.events, &replay->bad, io, [&](const v1::Event& event) {
+        const auto start = std::chrono::steady_clock::now();
+        const std::vector<detect::DetectedFinding> findings = detector.OnEvent(event);
+        replay->micros +=
+            std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+        for (const detect::DetectedFinding& finding : findings) {
+            ++replay->tallies[static_cast<size_t>(finding.rule - rules.data())].findings;
+            if (replay->shown.size() == kMaxShown) continue;
+            v1::Event out;
+            out.mutable_sandbox()->CopyFrom(event.sandbox());
+            out.mutable_time()->CopyFrom(event.time());
+            *out.mutable_finding() = finding.ToProto();
+            replay->shown.push_back(model::ToJsonLine(out));
+        }
+        for (size_t rule : detector.undecided()) ++replay->tallies[rule].undecidable;
+        if (args.timing) Measure(rules, event, &replay->tallies);
+    });
+}
+
+std::string ReplayText(const detect::Detector& detector, const Replay& replay, bool timing) {
+    std::string out;
+    for (size_t i = 0; i < replay.tallies.size(); ++i) {
+        const Tally& tally = replay.tallies[i];
+        if (tally.findings == 0 && tally.undecidable == 0 && !timing) continue;
+        absl::StrAppendFormat(&out, "%8d findings  %8d undecidable  ", tally.findings, tally.undecidable);
+        if (timing) absl::StrAppendFormat(&out, "%12.1f us  ", tally.micros);
+        absl::StrAppend(&out, detector.rules()[i].title, "\n");
+    }
+    const detect::Detector::Counters& counters = detector.counters();
+    absl::StrAppendFormat(
+        &out, "%d events, %d findings, %d undecidable, %d lines that are no event, %.1f us in all\n",
+        counters.events, counters.findings, counters.undecidable, replay.bad, replay.micros);
+    return out;
+}
+
+std::string ReplayJson(const detect::Detector& detector, const Replay& replay, bool timing) {
+    std::vector<std::string> rows;
+    for (size_t i = 0; i < replay.tallies.size(); ++i) {
+        const Tally& tally = replay.tallies[i];
+        if (tally.findings == 0 && tally.undecidable == 0 && !timing) continue;
+        JsonObject row;
+        row.Add("rule", detector.rules()[i].Ident()).Add("title", detector.rules()[i].title);
+        row.Add("findings", tally.findings).Add("undecidable", tally.undecidable);
+        if (timing) row.AddRaw("microseconds", absl::StrFormat("%.1f", tally.micros));
+        rows.push_back(row.Done());
+    }
+    const detect::Detector::Counters& counters = detector.counters();
+    return JsonObject()
+               .Add("events", counters.events)
+               .Add("bad_lines", replay.bad)
+               .Add("findings", counters.findings)
+               .Add("undecidable", counters.undecidable)
+               .AddRaw("microseconds", absl::StrFormat("%.1f", replay.micros))
+               .AddRaw("rules", JsonArray(rows))
+               .AddRaw("shown", JsonArray(replay.shown))
+               .Done() +
+           "\n";
+}
+
 }  // namespace
 
 int RulesReplay(const RulesArgs& args, RulesOutput& io) {
     std::optional<std::vector<Rule>> usable = UsableRules(args, io);
     if (!usable) return kRulesUsage;
     detect::Detector detector(*std::move(usable));
-    const std::vector<Rule>& rules = detector.rules();
-    std::vector<Tally> tallies(rules.size());
-    std::vector<std::string> shown;
-    uint64_t bad = 0;
-    double micros = 0;
-    const bool read = ForEachEvent(args.events, &bad, io, [&](const v1::Event& event) {
-        const auto start = std::chrono::steady_clock::now();
-        const std::vector<detect::DetectedFinding> findings = detector.OnEvent(event);
-        micros += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-        for (const detect::DetectedFinding& finding : findings) {
-            ++tallies[static_cast<size_t>(finding.rule - rules.data())].findings;
-            if (shown.size() < kMaxShown) {
-                v1::Event out;
-                out.mutable_sandbox()->CopyFrom(event.sandbox());
-                out.mutable_time()->CopyFrom(event.time());
-                *out.mutable_finding() = finding.ToProto();
-                shown.push_back(model::ToJsonLine(out));
-            }
-        }
-        for (size_t rule : detector.undecided()) ++tallies[rule].undecidable;
-        if (args.timing) Measure(rules, event, &tallies);
-    });
-    if (!read) return kRulesUsage;
-    std::vector<std::string> rows;
-    for (size_t i = 0; i < rules.size(); ++i) {
-        const Tally& tally = tallies[i];
-        if (tally.findings == 0 && tally.undecidable == 0 && !args.timing) continue;
-        if (args.json) {
-            JsonObject row;
-            row.Add("rule", rules[i].Ident()).Add("title", rules[i].title).Add("findings", tally.findings);
-            row.Add("undecidable", tally.undecidable);
-            if (args.timing) row.AddRaw("microseconds", absl::StrFormat("%.1f", tally.micros));
-            rows.push_back(row.Done());
-        } else {
-            absl::StrAppendFormat(&io.out, "%8d findings  %8d undecidable  ", tally.findings,
-                                  tally.undecidable);
-            if (args.timing) absl::StrAppendFormat(&io.out, "%12.1f us  ", tally.micros);
-            absl::StrAppend(&io.out, rules[i].title, "\n");
-        }
-    }
-    const detect::Detector::Counters& counters = detector.counters();
-    if (args.json) {
-        io.out = JsonObject()
-                     .Add("events", counters.events)
-                     .Add("bad_lines", bad)
-                     .Add("findings", counters.findings)
-                     .Add("undecidable", counters.undecidable)
-                     .AddRaw("microseconds", absl::StrFormat("%.1f", micros))
-                     .AddRaw("rules", JsonArray(rows))
-                     .AddRaw("shown", JsonArray(shown))
-                     .Done() +
-                 "\n";
-    } else {
-        absl::StrAppendFormat(
-            &io.out, "%d events, %d findings, %d undecidable, %d lines that are no event, %.1f us in all\n",
-            counters.events, counters.findings, counters.undecidable, bad, micros);
-    }
+    Replay replay;
+    if (!Play(args, detector, io, &replay)) return kRulesUsage;
+    io.out =
+        args.json ? ReplayJson(detector, replay, args.timing) : ReplayText(detector, replay, args.timing);
     // No event at all is no answer.
-    return counters.events == 0 ? kRulesUsage : counters.findings > 0 ? kRulesFindings : kRulesOk;
+    if (detector.counters().events == 0) return kRulesUsage;
+    return detector.counters().findings > 0 ? kRulesFindings : kRulesOk;
 }
 
 int RulesExplain(const RulesArgs& args, RulesOutput& io) {
