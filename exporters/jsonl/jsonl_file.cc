@@ -157,8 +157,10 @@ class JsonlFile : public SpooledExporter {
             SK_ASSIGN_OR_RETURN(fd_, Fd::Dup(STDOUT_FILENO));
             return absl::OkStatus();  // whoever gave it to us may share it: nothing is cut or renamed
         }
-        // Non-blocking: a FIFO without a reader is an error, and tried again.
-        auto fd = Fd::Open(options_.path, O_RDWR | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK, 0600);
+        // Non-blocking and to write alone: a FIFO without a reader is an error then, and tried again.
+        const bool other = stat(options_.path.c_str(), &named) == 0 && !S_ISREG(named.st_mode);
+        const int flags = other ? O_WRONLY : O_RDWR | O_CREAT | O_APPEND;
+        auto fd = Fd::Open(options_.path, flags | O_NOCTTY | O_NONBLOCK, 0600);
         if (!fd.ok()) return fd.status();
         fd_ = *std::move(fd);
         if (fstat(fd_.get(), &st) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", options_.path));

@@ -149,8 +149,12 @@ TEST_F(JsonlFileTest, AWriteThatIsCutLeavesNoHalfLine) {
 TEST_F(JsonlFileTest, AFifoIsWaitedForAndAReaderThatStandsStillIsTold) {
     ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
     auto file = Make();
-    const Fd reader(open(path_.c_str(), O_RDONLY | O_NONBLOCK));
     uint64_t tag = 0, taken = 0;
+    ASSERT_TRUE(Send(*file, ++tag).ok());
+    file->Poll(0);
+    ASSERT_EQ(told_.count(tag), 1u);
+    EXPECT_FALSE(told_[tag].ok()) << "nobody would ever read it";
+    const Fd reader(open(path_.c_str(), O_RDONLY | O_NONBLOCK));
     // A pipe holds 64 KiB.
     while (Send(*file, ++tag).ok() && tag < 3000) {
     }

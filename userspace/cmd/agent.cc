@@ -46,9 +46,11 @@ Agent::Agent(Options options)
       policies_(options_.config.policy_dirs, options_.config.default_policy),
       compiler_(sensor_.keys()) {}
 
-// The hub's thread calls back into the registry, the killer's use evidence of runs: both end first.
+// The stub's thread publishes through the hub, the hub's calls back into the registry, the killer's use evidence of
+// runs: they end in this order, and first.
 Agent::~Agent() {
     EndSpare();
+    if (dns_ != nullptr) dns_->StopAnswers();
     hub_.reset();
     killer_.reset();
     if (store_ != nullptr) store_->Stop(kDrainMs);

@@ -107,19 +107,19 @@ void DnsBudgets::Save() {
 }
 
 StatusOr<kernel::DnsBudgetRef> DnsBudgets::Use(const std::string& id, const dns::Budgets& amounts, bool keep) {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (const auto found = numbers_.find(id); found != numbers_.end()) {
         Budget& budget = *budgets_[found->second];
         ++budget.users;
         budget.settled = false;
         return budget.ref;
     }
-    PutAway(kMaxIdle);
+    PutAway(kMaxIdle, lock);
     auto budget = std::make_unique<Budget>();
     sk_dns_budget credit{};
     StatusOr<kernel::DnsBudgetRef> opened = Open(id, amounts, keep, credit);
     if (absl::IsResourceExhausted(opened.status())) {
-        PutAway(0);
+        PutAway(0, lock);
         opened = Open(id, amounts, keep, credit);
     }
     SK_ASSIGN_OR_RETURN(budget->ref, std::move(opened));

@@ -26,7 +26,7 @@ namespace stockade::cmd {
 // Sixteenths of a bit, as the kernel counts; SK_DNS_UNLIMITED for more than they can say.
 uint32_t DnsUnits(uint32_t bytes);
 
-// Any thread.
+// OnRecord and OnAnswer may be called from any thread, all else from one.
 class DnsBudgets {
   public:
     struct Options {
@@ -95,12 +95,14 @@ class DnsBudgets {
     void Save();
     StatusOr<kernel::DnsBudgetRef> Open(const std::string& id, const dns::Budgets& amounts, bool keep, sk_dns_budget& credit);
     StatusOr<Spent> ReadSpent() const;
-    Status Write(Budget& budget, const Spent& spent);
+    StatusOr<sandbox::v1::StoredDnsBudget> ToStore(const Budget& budget, const Spent& spent) const;
+    // Lets go of the lock while it writes.
+    Status Write(const kernel::DnsBudgetRef& ref, const Spent& spent, std::unique_lock<std::mutex>& lock);
     void LookForDue();
-    void WriteDue(size_t most);
+    void WriteDue(size_t most, std::unique_lock<std::mutex>& lock);
     void TellKept(const Status& status);
     // Of the idle ones those that were used least lately go to disk, until `most` stay.
-    void PutAway(size_t most);
+    void PutAway(size_t most, std::unique_lock<std::mutex>& lock);
     Budget* Find(uint32_t number, uint32_t generation);
     void Settle(Budget& budget, const sk_dns& record, const std::string& name, const std::string& sent);
     void Tell(Budget& budget, const sk_dns& record, const std::string& name,

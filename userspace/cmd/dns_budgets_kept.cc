@@ -70,7 +70,7 @@ StatusOr<kernel::DnsBudgetRef> DnsBudgets::Open(const std::string& id, const dns
     return options_.sensor->OpenDnsBudget(credit, zones);
 }
 
-Status DnsBudgets::Write(Budget& budget, const Spent& spent) {
+StatusOr<sandbox::v1::StoredDnsBudget> DnsBudgets::ToStore(const Budget& budget, const Spent& spent) const {
     SK_ASSIGN_OR_RETURN(const sk_dns_budget credit, options_.sensor->ReadDnsBudget(budget.ref));
     sandbox::v1::StoredDnsBudget out = Stored(budget.id, credit);
     for (const kernel::DnsZoneSpent& zone : spent.zones) {
@@ -78,10 +78,25 @@ Status DnsBudgets::Write(Budget& budget, const Spent& spent) {
     }
     // The kernel gives them in no order.
     std::sort(out.mutable_zones()->begin(), out.mutable_zones()->end(), [](const auto& a, const auto& b) { return a.zone() < b.zone(); });
+    return out;
+}
+
+Status DnsBudgets::Write(const kernel::DnsBudgetRef& ref, const Spent& spent, std::unique_lock<std::mutex>& lock) {
+    const Budget* found = Find(ref.number, ref.generation);
+    if (found == nullptr) return absl::OkStatus();
+    SK_ASSIGN_OR_RETURN(const sandbox::v1::StoredDnsBudget out, ToStore(*found, spent));
     const std::string digest = Sha256Hex(out.SerializeAsString());
-    if (digest != budget.kept) SK_RETURN_IF_ERROR(options_.ledger->Write(out));
-    budget.kept = digest;
-    budget.settled = budget.users == 0 && budget.idle_since_ns <= spent.read_ns;
+    if (digest != found->kept) {
+        // The threads of the rings and of the stub do not wait for a disk.
+        lock.unlock();
+        const Status written = options_.ledger->Write(out);
+        lock.lock();
+        SK_RETURN_IF_ERROR(written);
+    }
+    Budget* budget = Find(ref.number, ref.generation);
+    if (budget == nullptr) return absl::OkStatus();
+    budget->kept = digest;
+    budget->settled = budget->users == 0 && budget->idle_since_ns <= spent.read_ns;
     return absl::OkStatus();
 }
 
@@ -92,19 +107,19 @@ StatusOr<DnsBudgets::Spent> DnsBudgets::ReadSpent() const {
 }
 
 void DnsBudgets::Keep() {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const uint64_t now = BootNow();
     if (due_.empty() && now - looked_ns_ >= kKeepNs) {
         looked_ns_ = now;
         LookForDue();
     }
-    WriteDue(kWritesAtOnce);
+    WriteDue(kWritesAtOnce, lock);
 }
 
 void DnsBudgets::KeepAll() {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     LookForDue();
-    WriteDue(due_.size());
+    WriteDue(due_.size(), lock);
 }
 
 void DnsBudgets::LookForDue() {
@@ -119,13 +134,13 @@ void DnsBudgets::LookForDue() {
     else TellKept(spent.status());
 }
 
-void DnsBudgets::WriteDue(size_t most) {
+void DnsBudgets::WriteDue(size_t most, std::unique_lock<std::mutex>& lock) {
     if (due_.empty()) return;
     Status status;
     for (size_t i = 0; i < most && !due_.empty(); ++i) {
-        Budget* budget = Find(due_.back().number, due_.back().generation);
+        const kernel::DnsBudgetRef ref = due_.back();
         due_.pop_back();
-        if (budget != nullptr) status.Update(Write(*budget, due_spent_));
+        status.Update(Write(ref, due_spent_, lock));
     }
     TellKept(status);
 }
@@ -138,18 +153,20 @@ void DnsBudgets::TellKept(const Status& status) {
     else LogInfo("the DNS budgets of sessions are on disk again");
 }
 
-void DnsBudgets::PutAway(size_t most) {
-    std::vector<Budget*> idle;
+void DnsBudgets::PutAway(size_t most, std::unique_lock<std::mutex>& lock) {
+    std::vector<std::pair<uint64_t, kernel::DnsBudgetRef>> idle;  // by when it became so
     for (const auto& [number, budget] : budgets_) {
-        if (budget->users == 0 && budget->keep) idle.push_back(budget.get());
+        if (budget->users == 0 && budget->keep) idle.emplace_back(budget->idle_since_ns, budget->ref);
     }
     if (idle.size() <= most) return;
-    std::sort(idle.begin(), idle.end(), [](const Budget* a, const Budget* b) { return a->idle_since_ns < b->idle_since_ns; });
+    std::sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     idle.resize(idle.size() - most);
     const StatusOr<Spent> spent = ReadSpent();
     Status status = spent.status();
-    for (Budget* budget : idle) {
-        if (spent.ok() && !budget->settled) status.Update(Write(*budget, *spent));
+    for (const auto& [since, ref] : idle) {
+        Budget* budget = Find(ref.number, ref.generation);
+        if (spent.ok() && !budget->settled) status.Update(Write(ref, *spent, lock));
+        budget = Find(ref.number, ref.generation);
         if (!budget->settled) continue;  // not on disk: it stays
         const Status closed = options_.sensor->CloseDnsBudget(budget->ref);
         if (!closed.ok()) LogWarning("put a DNS budget away: ", closed.message());

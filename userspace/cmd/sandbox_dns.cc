@@ -306,7 +306,7 @@ Status SandboxDns::Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget) {
 void SandboxDns::End(const kernel::SlotRef& ref) {
     const auto found = bound_.find(ref.slot);
     if (found == bound_.end()) return;
-    stub_->Remove(ref.slot);
+    if (stub_ != nullptr) stub_->Remove(ref.slot);
     owned_budgets_->Release(found->second.budget_id);
     bound_.erase(found);
 }

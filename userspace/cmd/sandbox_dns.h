@@ -53,6 +53,8 @@ class SandboxDns {
     // Budgets go to disk: a little at each call, all at the end.
     void Keep();
     void KeepAll();
+    // Its thread has ended, and nothing is published any more.
+    void StopAnswers() { stub_.reset(); }
     // Without effect for a sandbox that has none.
     void End(const kernel::SlotRef& ref);
 

@@ -154,7 +154,7 @@ Status Spool::FlushLocked() {
     for (int lane = 0; lane < kLanes; ++lane) {
         Status status = FlushLane(static_cast<Lane>(lane));
         // A disk that is full before our own bound: what is oldest makes room.
-        while (!status.ok() && absl::IsResourceExhausted(status) && give_ups++ < kGiveUpsPerFlush &&
+        while (!status.ok() && IsDiskFull(status) && give_ups++ < kGiveUpsPerFlush &&
                GiveUpOldest()) {
             status = FlushLane(static_cast<Lane>(lane));
         }
@@ -236,18 +236,20 @@ bool Spool::GiveUpOldest() {
         LaneState& state = lanes_[lane];
         if (state.segments.empty()) continue;
         if (state.segments.size() == 1) Roll(static_cast<Lane>(lane));
-        GiveUp(static_cast<Lane>(lane));
-        return true;
+        return GiveUp(static_cast<Lane>(lane));
     }
     return false;
 }
 
-void Spool::GiveUp(Lane lane) {
+bool Spool::GiveUp(Lane lane) {
     LaneState& state = lanes_[lane];
     const Segment segment = state.segments.front();
     Lost lost;
     uint64_t count = 0;
-    if (const auto data = ReadFile(segment.path, segment.bytes + kMaxRecordBytes); data.ok()) {
+    const auto data = ReadFile(segment.path, segment.bytes + kMaxRecordBytes);
+    // Out of descriptors or memory: the segment is whole, and can be read in a moment.
+    if (absl::IsResourceExhausted(data.status())) return false;
+    if (data.ok()) {
         SpoolRecord record;
         size_t at = kFileMagic.size();
         for (Parsed parsed;
@@ -283,6 +285,7 @@ void Spool::GiveUp(Lane lane) {
     }
     counters_.lost_full += count;
     TellLost(lost, "spool", "full");
+    return true;
 }
 
 v1::Event Spool::LostEvent(absl::string_view stage, absl::string_view cause, uint64_t count) const {

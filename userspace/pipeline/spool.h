@@ -55,7 +55,7 @@ struct SpoolCounters {
     uint64_t torn = 0;          // cut in mid-record, found at a start
     uint64_t refused = 0;       // Append failed: the disk takes nothing and the buffer is full
     uint64_t again = 0;         // read from the rings once more after a start, and here already
-    std::map<std::string, uint64_t> write_errors;  // by errno's name: ENOSPC, EROFS ...
+    std::map<std::string, uint64_t> write_errors;  // of reading too, by errno's name: ENOSPC, EROFS ...
     uint64_t bytes = 0;                            // on disk now
 };
 
@@ -162,15 +162,18 @@ class Spool {
     void Roll(Lane lane);
     uint64_t Bytes() const;
     bool GiveUpOldest();
-    void GiveUp(Lane lane);
+    // False when what it holds cannot be looked at now.
+    bool GiveUp(Lane lane);
     void TellLost(const Lost& lost, absl::string_view stage, absl::string_view cause);
     void TellDamage();
     v1::Event LostEvent(absl::string_view stage, absl::string_view cause, uint64_t count) const;
     void Collect();
     // spool_read.cc
     uint64_t Readable() const;
-    bool Peek(Reader& reader, Lane lane);
-    bool ReadMore(Cursor& cursor, Lane lane);
+    // kFailed: the disk, or no descriptor or memory is left; what comes behind must wait for it.
+    enum class Look { kNothing, kThere, kFailed };
+    Look Peek(Reader& reader, Lane lane);
+    Look ReadMore(Cursor& cursor, Lane lane);
     bool NextSegment(Cursor& cursor, Lane lane);
 
     const Options options_;

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/crc32c.h"
 #include "userspace/base/errno.h"
@@ -53,6 +54,11 @@ Parsed Look(absl::string_view data, size_t at, SpoolRecord* record, size_t* whol
 }
 
 }  // namespace
+
+// ErrnoStatus puts the name at the end.
+bool IsDiskFull(const Status& status) {
+    return absl::EndsWith(status.message(), "(ENOSPC)") || absl::EndsWith(status.message(), "(EDQUOT)");
+}
 
 void AppendRecord(uint64_t position, uint8_t lane, absl::string_view payload, std::string* out) {
     const size_t start = out->size();

@@ -19,6 +19,9 @@ constexpr size_t kRecordHead = 24;
 // The largest event is a summary: some hundred KiB. A length beyond it is damage.
 constexpr size_t kMaxRecordBytes = 4 << 20;
 
+// Not out of descriptors or memory, which statuses call by the same code.
+bool IsDiskFull(const Status& status);
+
 struct SpoolRecord {
     uint64_t position = 0;
     uint8_t lane = 0;

@@ -95,10 +95,17 @@ Status Spool::Load() {
     for (int lane = 0; lane < kLanes; ++lane)
         SK_RETURN_IF_ERROR(LoadLane(static_cast<Lane>(lane), heads_saved_, &found, &damaged));
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [position, event] : found) chain_.Restore(event);
+    // What is older is in the heads, or of a sandbox that was sealed and forgotten: it must not begin again.
+    for (const auto& [position, event] : found) {
+        if (position >= heads_saved_) chain_.Restore(event);
+    }
     if (!found.empty()) next_position_ = std::max(next_position_, found.back().first + 1);
-    // A disk that takes no more is known now, and not when the first event comes.
-    SK_RETURN_IF_ERROR(SaveAcks());
+    // A disk that cannot be written is known now, and not when the first event comes. One that is full may have room
+    // once what is here has been delivered.
+    if (const Status saved = SaveAcks(); !saved.ok()) {
+        Count(saved);
+        if (!IsDiskFull(saved)) return saved;
+    }
     // A position that was given may be in a record that is torn or damaged.
     if (damaged > 0 || counters_.torn > 0) next_position_ += damaged + counters_.torn;
     first_of_start_ = next_position_;

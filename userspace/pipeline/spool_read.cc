@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "userspace/base/errno.h"
 #include "userspace/pipeline/spool.h"
 
 namespace stockade::pipeline {
@@ -36,41 +38,51 @@ bool Spool::NextSegment(Cursor& cursor, Lane lane) {
     return false;
 }
 
-// False when the segment has no more bytes.
-bool Spool::ReadMore(Cursor& cursor, Lane lane) {
+// kNothing when the segment has no more bytes.
+Spool::Look Spool::ReadMore(Cursor& cursor, Lane lane) {
     const auto& segments = lanes_[lane].segments;
     const auto segment = std::find_if(segments.begin(), segments.end(),
                                       [&](const Segment& s) { return s.first == cursor.segment; });
-    if (segment == segments.end()) return false;
+    if (segment == segments.end()) return Look::kNothing;
     cursor.base += cursor.at;
     cursor.data.erase(0, cursor.at);
     cursor.at = 0;
     const uint64_t from = cursor.base + cursor.data.size();
-    if (from >= segment->bytes) return false;
+    if (from >= segment->bytes) return Look::kNothing;
     const size_t want = std::min<uint64_t>(kReadBytes, segment->bytes - from);
     auto fd = Fd::Open(segment->path, O_RDONLY | O_NOFOLLOW);
-    if (!fd.ok()) return false;
+    if (!fd.ok()) {
+        Count(fd.status());
+        return Look::kFailed;
+    }
     const size_t had = cursor.data.size();
     cursor.data.resize(had + want);
     const ssize_t got = pread(fd->get(), cursor.data.data() + had, want, static_cast<off_t>(from));
+    const int error = errno;
     cursor.data.resize(had + (got > 0 ? static_cast<size_t>(got) : 0));
+    if (got < 0) {
+        Count(ErrnoStatus(error, absl::StrCat("read ", segment->path)));
+        return Look::kFailed;
+    }
     if (cursor.base == 0 && cursor.at == 0) cursor.at = std::min(kFileMagic.size(), cursor.data.size());
-    return got > 0;
+    return got > 0 ? Look::kThere : Look::kNothing;
 }
 
-bool Spool::Peek(Reader& reader, Lane lane) {
+Spool::Look Spool::Peek(Reader& reader, Lane lane) {
     Cursor& cursor = reader.lanes[lane];
     while (!cursor.peeked) {
-        if (cursor.segment == 0 && !NextSegment(cursor, lane)) return false;
+        if (cursor.segment == 0 && !NextSegment(cursor, lane)) return Look::kNothing;
         SpoolRecord record;
         size_t at = cursor.at;
         const Parsed parsed = ParseRecord(cursor.data, &at, &record);
         if (parsed == Parsed::kEnd || parsed == Parsed::kTorn) {
-            if (ReadMore(cursor, lane)) continue;
+            const Look more = ReadMore(cursor, lane);
+            if (more == Look::kFailed) return more;
+            if (more == Look::kThere) continue;
             const auto& last = lanes_[lane].segments.back();
-            if (cursor.segment == last.first) return false;
+            if (cursor.segment == last.first) return Look::kNothing;
             if (parsed == Parsed::kTorn) ++counters_.lost_damaged, ++damage_to_tell_;
-            if (!NextSegment(cursor, lane)) return false;
+            if (!NextSegment(cursor, lane)) return Look::kNothing;
             continue;
         }
         cursor.at = at;
@@ -85,7 +97,7 @@ bool Spool::Peek(Reader& reader, Lane lane) {
         cursor.peeked =
             Record{record.position, std::string(record.payload), record.position < first_of_start_};
     }
-    return true;
+    return Look::kThere;
 }
 
 std::optional<Spool::Record> Spool::Next(const std::string& name) {
@@ -95,7 +107,9 @@ std::optional<Spool::Record> Spool::Next(const std::string& name) {
     Reader& reader = found->second;
     Cursor* next = nullptr;
     for (int lane = 0; lane < kLanes; ++lane) {
-        if (!Peek(reader, static_cast<Lane>(lane))) continue;
+        const Look seen = Peek(reader, static_cast<Lane>(lane));
+        if (seen == Look::kFailed) return std::nullopt;
+        if (seen == Look::kNothing) continue;
         Cursor& cursor = reader.lanes[lane];
         if (!next || cursor.peeked->position < next->peeked->position) next = &cursor;
     }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/sha256.h"
 #include "userspace/policy/canonical.h"
@@ -33,6 +34,7 @@ void FillHead(const ResolvedPolicy& policy, sk_policy_head& head) {
 }
 
 // What a policy says in one sandbox's root. Two of the same digest have the same verdicts under the same keys.
+// The root's links may hold any bytes, and none of them may pass for another line.
 struct Identity {
     std::string hash_hex;
     std::array<uint8_t, 32> digest;
@@ -42,7 +44,7 @@ Identity IdentityOf(const ResolvedPolicy& policy, const std::vector<Resolution>&
     std::string text = CanonicalText(policy);
     Identity identity{.hash_hex = Sha256Hex(text), .digest = {}};
     for (const Resolution& r : resolutions)
-        absl::StrAppend(&text, "resolved ", r.pattern, " -> ", r.target, "\n");
+        absl::StrAppend(&text, "resolved ", absl::CHexEscape(r.pattern), " -> ", absl::CHexEscape(r.target), "\n");
     identity.digest = Sha256(text);
     return identity;
 }

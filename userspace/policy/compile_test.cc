@@ -296,6 +296,24 @@ TEST_F(LinksTest, ACompilerMakesAnewWhatSaysOrReachesSomethingElse) {
     EXPECT_NE((*moved)->id, (*first)->id);
 }
 
+// Whoever makes a root must not be able to have its table taken for another's.
+TEST_F(LinksTest, ALinkToALineOfItsOwnIsAnotherRoot) {
+    const auto make = [&](const char* root, const char* a, const char* b) {
+        std::filesystem::create_directory(dir_ / root);
+        std::filesystem::create_symlink(a, dir_ / root / "a");
+        if (b != nullptr) std::filesystem::create_symlink(b, dir_ / root / "b");
+        return *Fd::Open((dir_ / root).string(), O_PATH | O_DIRECTORY);
+    };
+    const Fd honest = make("honest", "/x", "/y");
+    const Fd forged = make("forged", "/x\nresolved /b -> /y", nullptr);
+    Compiler compiler(TestKeys());
+    const ResolvedPolicy policy = PolicyOf({Rule("/a", 0, SK_OP_READ), Rule("/b", 0, SK_OP_READ)});
+    const auto first = compiler.Compile(policy, {.root_fd = forged.get()});
+    const auto second = compiler.Compile(policy, {.root_fd = honest.get()});
+    ASSERT_TRUE(first.ok() && second.ok());
+    EXPECT_NE((*first)->id, (*second)->id);
+}
+
 TEST_F(LinksTest, NothingLeavesTheRoot) {
     const Built b = Build(PolicyOf({Rule("/up", SK_OP_READ), Rule("/loop", SK_OP_READ)}), root_.get());
     EXPECT_TRUE(b.Allows("/etc/up", SK_OP_READ));
