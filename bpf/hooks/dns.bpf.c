@@ -10,6 +10,7 @@ __noinline int dns_report(struct sk_case *c, struct sk_dns_work *work) {
     if (!c || !work) return 0;
     __u32 slot = c->slot;
     RECORD_BEGIN(dns, DNS, c);
+    wake_ = 0; /* until it is read the query costs its worst case, and the next one may be refused for it */
     head_of_packet(&record->head, slot);
     __builtin_memcpy(record->server, work->server, sizeof(record->server));
     record->family = work->family;

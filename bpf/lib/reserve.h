@@ -58,7 +58,7 @@ static __always_inline void count_lost(__u32 slot, __u32 site) {
             ? bpf_ringbuf_reserve(&violation_ring, sizeof(struct sk_##stem), 0)             \
             : bpf_ringbuf_reserve(&telemetry_ring, sizeof(struct sk_##stem), 0);            \
     /* Telemetry: its reader looks every few milliseconds, and waking it costs the caller a microsecond. */ \
-    const __u64 wake_ = (c)->ring == SK_RING_VIOLATION ? 0 : BPF_RB_NO_WAKEUP;              \
+    __u64 wake_ = (c)->ring == SK_RING_VIOLATION ? 0 : BPF_RB_NO_WAKEUP;              \
     if (!record) {                                                                          \
         count_lost((c)->slot, (c)->ring == SK_RING_VIOLATION ? SK_ERROR_RING_VIOLATIONS     \
                                                              : SK_ERROR_RING_TELEMETRY);    \
