@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "userspace/detect/ruleset.h"
 
 namespace stockade::detect {
