@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/fd.h"
+#include "userspace/cmd/json.h"
 #include "userspace/policy/yaml_tree.h"
 
 namespace stockade::cmd {
@@ -101,6 +102,16 @@ LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::ve
     out.library.Add(std::move(bases.policies), out.diagnostics);
     out.library.Add(std::move(own), out.diagnostics);
     return out;
+}
+
+std::string DiagnosticJson(const policy::Diagnostic& diagnostic) {
+    return JsonObject()
+        .Add("severity", diagnostic.severity == policy::Severity::kError ? "error" : "warning")
+        .Add("file", diagnostic.at.file)
+        .Add("line", diagnostic.at.line)
+        .Add("column", diagnostic.at.column)
+        .Add("message", diagnostic.message)
+        .Done();
 }
 
 }  // namespace stockade::cmd

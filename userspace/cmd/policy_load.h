@@ -24,4 +24,7 @@ struct LoadedPolicies {
 LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::vector<std::string>& with,
                             const std::vector<std::string>& dirs);
 
+// One for `-o json`, of policies and of rules.
+std::string DiagnosticJson(const policy::Diagnostic& diagnostic);
+
 }  // namespace stockade::cmd

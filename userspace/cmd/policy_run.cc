@@ -22,16 +22,6 @@ namespace {
 using policy::Diagnostic;
 using policy::Severity;
 
-std::string DiagnosticJson(const Diagnostic& d) {
-    return JsonObject()
-        .Add("severity", d.severity == Severity::kError ? "error" : "warning")
-        .Add("file", d.at.file)
-        .Add("line", d.at.line)
-        .Add("column", d.at.column)
-        .Add("message", d.message)
-        .Done();
-}
-
 void Print(const std::vector<Diagnostic>& diagnostics, std::string& to) {
     for (const Diagnostic& diagnostic : diagnostics) absl::StrAppend(&to, policy::ToString(diagnostic), "\n");
 }

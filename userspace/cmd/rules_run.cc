@@ -46,16 +46,6 @@ StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
     return files;
 }
 
-std::string DiagnosticJson(const Diagnostic& d) {
-    return JsonObject()
-        .Add("severity", d.severity == Severity::kError ? "error" : "warning")
-        .Add("file", d.at.file)
-        .Add("line", d.at.line)
-        .Add("column", d.at.column)
-        .Add("message", d.message)
-        .Done();
-}
-
 constexpr std::pair<const char*, sk_section> kSections[] = {{"exec", SK_SECTION_EXEC},
                                                             {"files", SK_SECTION_FILES},
                                                             {"network", SK_SECTION_NETWORK},
