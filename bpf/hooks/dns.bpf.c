@@ -194,7 +194,7 @@ static __always_inline int packet_judge(struct __sk_buff *skb, __u32 slot, __u32
     if (skb->protocol == __builtin_bswap16(ETH_P_IPV6)) at = payload6(skb, &to);
     if (binding && to.source_port == SK_DNS_PORT && in_its_name(binding, &to)) return 0;
     if (!at) return 1;
-    struct sk_dns_work *work = work_claim();
+    struct sk_dns_work *work = work_claim(slot);
     if (!work) {
         count_error(SK_ERROR_DNS_WORK);
         return 0;

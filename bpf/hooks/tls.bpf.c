@@ -188,7 +188,7 @@ int tls_egress(struct __sk_buff *skb) {
     __u32 at = tcp_payload(skb, &to);
     if (at && at >= skb->len) return 1; /* a SYN, an ACK, a FIN */
     if (watched->state == SK_TLS_REFUSED) return 0;
-    struct sk_dns_work *work = work_claim();
+    struct sk_dns_work *work = work_claim(watched->slot);
     if (!work) {
         count_error(SK_ERROR_DNS_WORK);
         return 0; /* TCP sends it again */

@@ -16,9 +16,9 @@ int dns_zones_of(struct sk_dns_work *work, __u32 rules);
 /* Takes the worst case from every account, or from none. An enum sk_code. */
 int dns_charge(struct sk_dns_work *work, __u32 number);
 
-static __always_inline struct sk_dns_work *work_claim(void) {
-    for (__u32 i = 0; i < SK_DNS_WORKS; i++) {
-        __u32 key = i;
+static __always_inline struct sk_dns_work *work_claim(__u32 slot) {
+    for (__u32 i = 0; i < SK_DNS_SANDBOX_WORKS; i++) {
+        __u32 key = (slot * SK_DNS_SANDBOX_WORKS + i) & (SK_DNS_WORKS - 1);
         struct sk_dns_work *work = bpf_map_lookup_elem(&dns_works, &key);
         if (work && __sync_val_compare_and_swap(&work->busy, 0, 1) == 0) return work;
     }

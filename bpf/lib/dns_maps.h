@@ -114,8 +114,10 @@ struct sk_dns_work {
 };
 
 /* The kernel may preempt a program of this kind, and run it for another task on the same CPU: each
- * claims one of these. */
-#define SK_DNS_WORKS 4
+ * claims one of these. A sandbox has the same few wherever it runs, so that one whose threads are kept from
+ * going on holds up those few sandboxes that share them, not all. */
+#define SK_DNS_WORKS 16
+#define SK_DNS_SANDBOX_WORKS 4 /* a power of 2 that divides SK_DNS_WORKS */
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, SK_DNS_WORKS);
