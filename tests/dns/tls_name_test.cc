@@ -64,6 +64,18 @@ say('cut', good[:-1])
 say('encrypted', extended(good, b'\xfe\x0d\x00\x00'))
 say('twice', extended(good, b'\0\0\0\x0f\0\x0d\0\0\x0aother.test'))
 say('late', hello('other.test'), good)
+# The first request asks for a cookie; with it, the next one's bytes are in its SYN.
+def fast(what, data):
+    try:
+        for _ in range(2):
+            with socket.socket() as s:
+                s.sendto(data, socket.MSG_FASTOPEN, (host, port))
+                s.settimeout(2)
+                got, options = answer(s), s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[5]
+        print(what, got, 'in the SYN' if options & 32 else 'after it', flush=True)
+    except OSError as e: print(what, e.strerror, flush=True)
+fast('fast', good)
+fast('fast_other', hello('other.test'))
 with socket.socket() as s:
     s.settimeout(10)
     s.connect((host, port))
@@ -85,7 +97,7 @@ except OSError as e: print('mptcp', e.strerror, flush=True)
 
 // Each connection has a thread: one whose bytes do not come holds up no other.
 constexpr char kServer[] = R"(
-import socketserver, ssl, sys
+import socket, socketserver, ssl, sys
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1], sys.argv[2])
 class Handler(socketserver.BaseRequestHandler):
@@ -98,6 +110,9 @@ class Handler(socketserver.BaseRequestHandler):
         except OSError: pass
 class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
+    def server_activate(self):
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 16)
+        super().server_activate()
 with Server(('0.0.0.0', int(sys.argv[3])), Handler) as server:
     print('ready', flush=True)
     server.serve_forever()
@@ -113,6 +128,9 @@ class TlsName : public ::testing::Test {
                                                    "-out", certificate}, product_.Path("openssl.log"));
         ASSERT_GT(made, 0);
         ASSERT_TRUE(Until([&] { return absl::StrContains(ReadText(certificate), "END CERTIFICATE"); })) << product_.Get("openssl.log");
+        const std::string fast = product_.Path("fast.txt");
+        world_.outside().Start({"/bin/sh", "-c", "echo 3 >/proc/sys/net/ipv4/tcp_fastopen; cat /proc/sys/net/ipv4/tcp_fastopen"}, fast);
+        ASSERT_TRUE(Until([&] { return ReadText(fast) == "3\n"; })) << ReadText(fast);
         world_.outside().Start({"/usr/bin/python3", "-c", kServer, certificate, key, absl::StrCat(kTlsPort)}, product_.Path("server.log"));
         ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get("server.log"), "ready"); })) << product_.Get("server.log");
         world_.Answer("ok.egress.test", World::kOutside);
@@ -144,6 +162,8 @@ TEST_F(TlsName, OnlyAListedNameIsSpokenTo) {
     std::map<std::string, std::string> results = Results(ran);
     for (const char* allowed : {"listed", "below", "upper", "after", "whole"}) EXPECT_EQ(results[allowed], "answered") << allowed << ran.Text();
     for (const char* refused : kRefused) EXPECT_EQ(results[refused], "silent") << refused << ran.Text();
+    EXPECT_EQ(results["fast"], "answered in the SYN");
+    EXPECT_EQ(results["fast_other"].substr(0, 6), "silent") << results["fast_other"];
     EXPECT_EQ(results["udp"], "Operation not permitted");
     EXPECT_EQ(results["mptcp"], "Operation not permitted");
     bool named = false, unnamed = false;
@@ -165,6 +185,8 @@ TEST_F(TlsName, WithoutItTheAddressIsOpen) {
         EXPECT_EQ(results[open], "answered") << open << ran.Text();
     }
     EXPECT_EQ(results["cut"], "silent") << "the server waits for the last byte";
+    EXPECT_EQ(results["fast"], "answered in the SYN");
+    EXPECT_EQ(results["fast_other"], "answered in the SYN");
     EXPECT_EQ(results["udp"], "connected");
     EXPECT_EQ(results["mptcp"], "made");
 }
