@@ -20,7 +20,7 @@ namespace stockade::exporters {
 namespace {
 
 // A reader that stands still for so long is told as such, and the lines that it did not take
-// are dropped.
+// are dropped; those that follow too, without another wait, until it takes something.
 constexpr int kStuckMs = 5000;
 constexpr size_t kMaxBufferBytes = 16 << 20;
 
@@ -125,6 +125,7 @@ class Jsonl : public Exporter {
             const ssize_t wrote = WriteSome(buffer_.data() + done, buffer_.size() - done);
             if (wrote >= 0) {
                 done += static_cast<size_t>(wrote);
+                stuck_ = false;
             } else if (errno == EAGAIN) {
                 if (!WaitWritable()) return Finish(done, EAGAIN);
             } else if (errno != EINTR) {
@@ -151,7 +152,8 @@ class Jsonl : public Exporter {
 
     bool WaitWritable() {
         pollfd poller{fd_.get(), POLLOUT, 0};
-        return poll(&poller, 1, kStuckMs) == 1;
+        stuck_ = poll(&poller, 1, stuck_ ? 0 : kStuckMs) != 1;
+        return !stuck_;
     }
 
     Status Finish(size_t done, int error) {
@@ -187,6 +189,7 @@ class Jsonl : public Exporter {
     std::deque<size_t> ends_;  // of each line in buffer_
     bool torn_ = false;        // the last line in the file has no end
     bool gone_ = false;
+    bool stuck_ = false;       // the reader took nothing when we last waited for it
     mutable std::mutex mutex_;
     ExporterCounters counters_;
 };

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "exporters/registry.h"
+#include "userspace/base/clock.h"
 
 namespace stockade::exporters {
 namespace {
@@ -129,6 +130,23 @@ TEST(Registry, ErrorsSayWhatToDo) {
         MakeExporter("jsonl", {{"path", "-"}, {"buffer_bytes", "-1"}}).status()));
     EXPECT_FALSE(MakeExporter("jsonl", {{"path", "/nonexistent/x"}}).ok());
     EXPECT_TRUE(MakeExporter("jsonl", {{"path", "-"}}).ok());
+}
+
+// Twenty waits of five seconds each would hold up the run that writes them.
+TEST(JsonlPipe, AReaderThatStandsStillIsWaitedForOnce) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    const Fd reader(ends[0]);
+    auto exporter = MakeJsonlFd(Fd(ends[1]), "pipe", {.buffer_bytes = 0});
+    uint64_t seq = 1;
+    while (exporter->Export(Make(seq)).ok()) ++seq;
+    const uint64_t start = BootNow();
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(absl::IsUnavailable(exporter->Export(Make(++seq))));
+    EXPECT_LT(BootNow() - start, 20'000'000'000u);
+    EXPECT_EQ(exporter->counters().dropped.at("reader stuck"), 21u);
+    char taken[1 << 16];
+    while (read(reader.get(), taken, sizeof(taken)) > 0) continue;
+    EXPECT_TRUE(exporter->Export(Make(++seq)).ok());
 }
 
 }  // namespace

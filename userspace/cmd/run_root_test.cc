@@ -119,5 +119,26 @@ TEST_F(Run, ClosedStandardStreamsAreEmptyOnes) {
     EXPECT_TRUE(Until(NothingLeft));
 }
 
+// What was compiled for one serves the other; the end of one takes nothing from it.
+TEST_F(Run, TwoAtOnceUnderOnePolicyAreJudgedApart) {
+    std::filesystem::create_directory(dir_ + "/both");
+    const std::vector<std::string> flags = {"run", "-p", dir_ + "/strict.yaml", "--in", dir_ + "/both", "--", "/bin/sh", "-c"};
+    std::vector<std::string> first = flags, second = flags;
+    first.push_back("echo up; until test -e /in/go; do sleep 0.1; done; echo x >/tmp/x || echo refused; cat /in/go");
+    second.push_back("echo up; /usr/bin/id");
+    const pid_t pid = Start(first, "first");
+    ASSERT_TRUE(Until([] { return Read("first.out") == "up\n"; })) << Read("first.err");
+    const Ran killed = Finish(Start(second, "second"), "second");
+    EXPECT_EQ(killed.status, 137) << killed.err;
+    EXPECT_EQ(killed.out, "up\n");
+    EXPECT_TRUE(absl::StrContains(killed.err, "the policy does not allow executing /usr/bin/id")) << killed.err;
+    Write("both/go", "");
+    const Ran judged = Finish(pid, "first");
+    EXPECT_EQ(judged.status, 137) << judged.err;
+    EXPECT_EQ(judged.out, "up\nrefused\n");
+    EXPECT_TRUE(absl::StrContains(judged.err, "the policy does not allow executing /usr/bin/cat")) << judged.err;
+    EXPECT_TRUE(Until(NothingLeft));
+}
+
 }  // namespace
 }  // namespace stockade::cmd
