@@ -33,6 +33,7 @@ ROOMS = {
     'userspace/pipeline': {'userspace/base', 'userspace/model', 'userspace/decode', 'userspace/enrich', 'userspace/detect',
                            'userspace/respond', 'userspace/kernel', 'userspace/policy', 'userspace/dns', 'userspace/sandbox',
                            'bpf/wire', 'exporters/exporter.h'},
+    'userspace/timeline': {'userspace/base', 'userspace/model'},
     'userspace/cmd': {'*'},
     'exporters': {'userspace/base', 'userspace/model'},
     # Tests that cross rooms see whatever they test; nothing but tests may include them.

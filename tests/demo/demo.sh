@@ -87,25 +87,15 @@ run() {
     shift 2
     status=0
     "$bin/stockade" --config "$work/config.yaml" run --policy "$work/$mode.yaml" \
-        --session "demo-$name" --tool python --in "$work/in" --out "$work/out" --timeout 60s \
+        --session demo --tool python --in "$work/in" --out "$work/out" --timeout 60s \
         --events "$work/$name.events" --result "$work/$name.json" -- \
         /usr/bin/python3 /in/tool.py "$address:8080" "$@" </dev/null >"$work/$name.text" 2>"$work/$name.err" || status=$?
     sed "s/^/  ${dim}tool${off}  /" "$work/$name.text"
     sed "s/^/  ${dim}      /; s/\$/${off}/" "$work/$name.err"
 }
 
-timeline() {
-    jq -rs '
-        map(select(.sandbox != null)) as $all | ($all[0].boot_ns | tonumber) as $zero
-        | $all[] | select(.kind == "lifecycle" or (.verdict // "allow" | IN("allow") | not))
-        | [ (((.boot_ns | tonumber) - $zero) / 1e6 | . * 10 | round / 10 | tostring) + " ms",
-            .kind,
-            (if .kind == "lifecycle" then .lifecycle.op else .verdict + " (" + (.outcome // "") + ")" end),
-            (.lock // "" | if . == "none" then "" else . end),
-            (.reason // .lifecycle.detail // "") ] | @tsv' "$1" |
-        while IFS=$'\t' read -r at kind what lock reason; do
-            printf '  %s%10s%s  %-10s %-28s %-9s %s\n' "$dim" "$at" "$off" "$kind" "$what" "$lock" "$reason"
-        done
+timeline() {  # of one run: steps and refusals; what was only done is left out
+    "$bin/stockade" timeline demo "$1" | sed '1,/^$/d' | { grep -v -E '^ *\+[^[]*\[1\] +work ' || true; } | sed 's/^/  /'
 }
 
 # refused NAME JQ-CONDITION: the events hold a refusal of that kind by a lock of ours.
@@ -176,6 +166,10 @@ if cmp -s "$work/received" "$work/in/customers.csv"; then good "the name server 
 [[ $status == 0 ]] || bad "exit status $status under observe"
 timeline "$work/observe.events" | sed -n 1,16p
 
+say
+page=$bin/../demo.html
+cat "$work"/{work,bash,credential,write,connect,exfiltrate}.events | "$bin/stockade" timeline demo - -o html >"$page"
+say "All of it as one page: $(realpath "$page")"
 say
 if [[ $failures == 0 ]]; then
     say "${green}The work succeeded, five attacks were stopped, and each works where nothing stops it.${off}"

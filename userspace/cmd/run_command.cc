@@ -31,6 +31,7 @@ void AddFlags(CLI::App* run, RunFlags* flags) {
     run->add_option("--session,-s", flags->session, "Label: the session that it belongs to");
     run->add_option("--tool", flags->tool, "Label: the tool that is run");
     run->add_option("--trace", flags->trace, "Label: W3C traceparent");
+    run->add_option("--cause", flags->cause, "Label: the prompt or request that it is run for, as the caller names it");
     run->add_option("--label,-l", flags->labels, "Label K=V (may be repeated)")->expected(1)->take_all();
     run->add_option("--in", flags->in, "Directory shown read-only at /in");
     run->add_option("--out", flags->out, "Directory that files of /out are copied to at the end");

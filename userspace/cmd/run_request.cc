@@ -51,12 +51,16 @@ Status AddLabels(const RunFlags& flags, api::Run* run) {
     labels.set_session(flags.session);
     labels.set_tool(flags.tool);
     labels.set_trace(flags.trace);
+    if (!flags.cause.empty()) (*labels.mutable_free())["cause"] = flags.cause;
     for (const std::string& label : flags.labels) {
         const size_t equals = label.find('=');
         if (equals == std::string::npos || equals == 0) {
             return absl::InvalidArgumentError(absl::StrCat("--label takes K=V, not ", label));
         }
-        (*labels.mutable_free())[label.substr(0, equals)] = label.substr(equals + 1);
+        const std::string key = label.substr(0, equals);
+        if (key == "cause" && !flags.cause.empty())
+            return absl::InvalidArgumentError("--label cause=... and --cause say the same: give one of them");
+        (*labels.mutable_free())[key] = label.substr(equals + 1);
     }
     return absl::OkStatus();
 }

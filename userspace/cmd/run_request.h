@@ -14,6 +14,7 @@ struct RunFlags {
     std::string session;
     std::string tool;
     std::string trace;
+    std::string cause;
     std::vector<std::string> labels;
     std::string in;
     std::string out;

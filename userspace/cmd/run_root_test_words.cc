@@ -26,6 +26,7 @@ TEST_F(Run, OwnFailuresAre125AndSayWhatToDo) {
         {{"run", "-p", "/nonexistent.yaml", "--", "/bin/true"}, "/nonexistent.yaml"},
         {{"run", "-p", "no-such-policy", "--", "/bin/true"}, "no policy no-such-policy"},
         {{"run", "--label", "novalue", "--", "/bin/true"}, "--label takes K=V"},
+        {{"run", "--cause", "prompt 7", "--label", "cause=x", "--", "/bin/true"}, "give one of them"},
         {{"run", "--timeout", "soon", "--", "/bin/true"}, "--timeout takes"},
         {{"run", "--in", "/nonexistent", "--", "/bin/true"}, "--in"},
         {{"run", "--in", "/", "--", "/bin/true"}, "/"},

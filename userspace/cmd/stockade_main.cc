@@ -14,6 +14,7 @@
 #include "userspace/cmd/query_commands.h"
 #include "userspace/cmd/rules_command.h"
 #include "userspace/cmd/run_command.h"
+#include "userspace/cmd/timeline_command.h"
 #include "userspace/cmd/verify_command.h"
 
 namespace stockade::cmd {
@@ -52,6 +53,7 @@ void AddOtherCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     AddRulesCommand(app, client, exit_code);
     AddDnsCommand(app, exit_code);
     AddDoctorCommand(app, client, exit_code);
+    AddTimelineCommand(app, exit_code);
     AddVerifyCommand(app, exit_code);
     AddCompletionCommand(app, exit_code);
 }
