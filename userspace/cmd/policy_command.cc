@@ -149,6 +149,16 @@ void AddPolicyCommand(CLI::App& app, const cmd::ClientOptions& client, int& exit
     diff->add_option("POLICY", flags->args.files, "two files or names")->required()->expected(2);
     AddCommonFlags(*diff, *flags, false);
     SetCallback(*diff, client, flags, cmd::PolicyDiff, exit_code);
+
+    CLI::App* learn = policy->add_subcommand("learn", "Propose a policy from what runs under `mode: observe` did");
+    learn->footer("  stockade run -p observer.yaml --events run.jsonl -- python3 tool.py   (docs/policy.md has observer.yaml)\n"
+                  "  stockade policy learn run.jsonl --name my-tool >my-tool.yaml\n"
+                  "  stockade policy test my-tool.yaml && stockade run -p my-tool.yaml -- python3 tool.py\n\n"
+                  "Exit status: 0 proposed, 1 proposed and something that was seen is not allowed by it (on standard error), 2 nothing to learn from.");
+    learn->add_option("EVENTS", flags->args.files, "JSON lines as they were exported; - is standard input")->required();
+    learn->add_option("--name", flags->args.policy, "metadata.name of the policy")->required();
+    learn->add_option("--session", flags->args.session, "Only of this session, or of the sandbox with this id");
+    SetCallback(*learn, client, flags, cmd::PolicyLearn, exit_code);
 }
 
 }  // namespace stockade

@@ -17,8 +17,9 @@ inline constexpr int kPolicyFindings = 1;
 inline constexpr int kPolicyUsage = 2;
 
 struct PolicyArgs {
-    std::vector<std::string> files;  // check, test; diff: exactly two
-    std::string policy;              // explain: a file or a name
+    std::vector<std::string> files;  // check, test; diff: exactly two; learn: events
+    std::string policy;              // explain: a file or a name; learn: the name of what is proposed
+    std::string session;             // learn: of which session or sandbox; empty = of all
     std::vector<std::string> with;   // files that `extends` may name
     std::vector<std::string> dirs;   // whose policies `extends` may name: those of the agent
     std::string root = "/";  // whose symbolic links are followed; empty = none are
@@ -36,5 +37,6 @@ int PolicyCheck(const PolicyArgs& args, PolicyOutput& io);
 int PolicyExplain(const PolicyArgs& args, PolicyOutput& io);
 int PolicyTestCases(const PolicyArgs& args, PolicyOutput& io);
 int PolicyDiff(const PolicyArgs& args, PolicyOutput& io);
+int PolicyLearn(const PolicyArgs& args, PolicyOutput& io);
 
 }  // namespace stockade::cmd

@@ -3,15 +3,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "userspace/model/reason.h"
 
 namespace stockade::timeline {
 namespace {
-
-std::string Endpoint(const v1::Net& net) {
-    if (!net.unix_path().empty()) return net.unix_path();
-    if (absl::StrContains(net.address(), ':')) return absl::StrCat("[", net.address(), "]:", net.port());
-    return absl::StrCat(net.address(), ":", net.port());
-}
 
 std::string ProcessOf(const v1::Process& process) {
     if (process.pid() == 0) return "";
@@ -108,16 +103,6 @@ void DescribeLost(const v1::Lost& lost, Row* row) {
 
 }  // namespace
 
-std::string ObjectOf(const v1::Event& event) {
-    switch (event.payload_case()) {
-        case v1::Event::kFile: return event.file().path();
-        case v1::Event::kNet: return Endpoint(event.net());
-        case v1::Event::kDns: return absl::StrCat(event.dns().name(), " ", event.dns().type());
-        case v1::Event::kExec: return event.exec().path();
-        default: return "";
-    }
-}
-
 std::string VerbOf(const v1::Event& event) {
     if (event.has_dns()) return "Asked for";
     if (event.has_exec()) return "Loaded code of";
@@ -149,7 +134,6 @@ Row Describe(const v1::Event& event) {
     row.tone = Tone::kWork;
     row.process = ProcessOf(event.process());
     row.ids.push_back(event.id());
-    const bool refused = !event.verdict().empty() && event.verdict() != "allow";
     switch (event.payload_case()) {
         case v1::Event::kLifecycle: row.tone = Tone::kStep; DescribeLifecycle(event, &row); return row;
         case v1::Event::kFinding: DescribeFinding(event.finding(), &row); return row;
@@ -159,7 +143,7 @@ Row Describe(const v1::Event& event) {
         case v1::Event::kRepeat: return row;
         default: break;
     }
-    if (refused) {
+    if (model::IsRefusal(event) || event.dry_run()) {
         DescribeRefusal(event, &row);
     } else if (event.has_exec()) {
         DescribeExec(event.exec(), &row);

@@ -9,8 +9,6 @@ namespace stockade::timeline {
 
 // Everything but sandbox, count and items. A row without text is not shown.
 Row Describe(const v1::Event& event);
-// What an allowed operation was done to: a path, an address, a name.
-std::string ObjectOf(const v1::Event& event);
 // The verb of a row that stands for many: "read", "wrote", "connected to", "asked for".
 std::string VerbOf(const v1::Event& event);
 // What those are: "files", "addresses", "names".

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "userspace/model/reason.h"
 #include "userspace/timeline/describe.h"
 
 namespace stockade::timeline {
@@ -78,8 +79,8 @@ class Teller {
             told->policy = event.policy().name();
             told->policy_hash = event.policy().hash();
         }
-        if (!event.verdict().empty() && event.verdict() != "allow") ++told->refused;
         if (event.has_repeat()) told->refused += event.repeat().count();
+        else if (model::IsRefusal(event) || event.dry_run()) ++told->refused;
         if (event.has_finding()) ++told->findings;
         if (event.has_lost()) told->lost += event.lost().count();
         if (event.has_seal()) told->sealed = true;
@@ -140,13 +141,13 @@ class Teller {
         const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) { return group.key == key; });
         if (same == groups.end()) {
             groups.push_back({story_.rows.size(), std::move(key)});
-            row.items.push_back(ObjectOf(event));
+            row.items.push_back(model::ObjectOf(event));
             row.text = absl::StrCat(VerbOf(event), " ", row.items[0]);
             story_.rows.push_back(std::move(row));
             return;
         }
         Row& sum = story_.rows[same->row];
-        AddItem(ObjectOf(event), event.id(), &sum);
+        AddItem(model::ObjectOf(event), event.id(), &sum);
         sum.text = sum.items.size() == 1 ? absl::StrCat(VerbOf(event), " ", sum.items[0])
                                          : absl::StrCat(VerbOf(event), " ", sum.items.size(), sum.items.size() == kMaxItems ? " or more " : " ",
                                                         ThingsOf(event));

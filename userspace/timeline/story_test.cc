@@ -130,6 +130,7 @@ TEST(Story, CountsWhatOneEventStandsFor) {
     lost.mutable_lost()->set_stage("ring");
     const Story story = events.Tell();
     EXPECT_THAT(Texts(story), testing::ElementsAre("no (41 times)", "5 events are missing"));
+    EXPECT_EQ(story.sandboxes[0].refused, 41u);
     EXPECT_EQ(story.sandboxes[0].lost, 5u);
 }
 
