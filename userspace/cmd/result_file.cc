@@ -40,7 +40,9 @@ StatusOr<ResultFile> ResultFile::Open(const std::string& path) {
     return file;
 }
 
-Status ResultFile::Write(const api::RunResult& result) { return Replace(ResultJson(result) + "\n"); }
+Status ResultFile::Write(const api::RunResult& result) {
+    return fd_.ok() ? Replace(ResultJson(result) + "\n") : absl::OkStatus();
+}
 
 Status ResultFile::WriteFailed(const Status& why) {
     api::RunResult failed;
@@ -51,7 +53,6 @@ Status ResultFile::WriteFailed(const Status& why) {
 }
 
 Status ResultFile::Replace(const std::string& text) {
-    if (!fd_.ok()) return absl::OkStatus();
     if (rewritable_ && (ftruncate(fd_.get(), 0) != 0 || lseek(fd_.get(), 0, SEEK_SET) != 0)) {
         return ErrnoStatus(errno, absl::StrCat("--result: truncate ", path_));
     }
