@@ -66,7 +66,10 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
         if (earlier != store_->earlier().end()) {
             const pipeline::ChainBooks& books = earlier->second;
             hub_->path().Resume(live.ref.slot, live.ref.generation,
-                                {.seen = books.seen, .repeats = books.repeats, .told = books.told});
+                                {.seen = books.seen,
+                                 .repeats = books.repeats,
+                                 .told = books.told,
+                                 .left_out_boot_ns = books.left_out_boot_ns});
         }
     }
     (void)registry_.Move(*sandbox, model::SandboxState::kStarting);

@@ -381,6 +381,9 @@ void Agent::Remove(Run& run) {
         if (store_ != nullptr) {
             v1::Sandbox closed;
             model::ToProto(*sandbox->info, &closed);
+            // What the next agent reads of it once more is known by these alone.
+            closed.set_slot(sandbox->slot);
+            closed.set_generation(sandbox->generation);
             store_->Destroyed(closed);
         }
         Unbind(*sandbox);

@@ -12,9 +12,11 @@ namespace stockade::pipeline {
 namespace {
 
 constexpr uint64_t kNanos = 1'000'000'000;
-// What a power failure costs at most; a kill of the agent costs nothing.
+// What a power failure takes of the acknowledgements, and of records that no exporter was ready for.
 constexpr uint64_t kSyncNs = kNanos;
 constexpr uint64_t kReopenNs = 5 * kNanos;
+// What an event waits for others to be synced with; fifty syncs a second at most.
+constexpr uint64_t kCommitNs = 20'000'000;
 // While the disk takes nothing. Also the longest that the thread sleeps.
 constexpr auto kRetry = std::chrono::milliseconds(200);
 // Events between two looks of a reader: some milliseconds.
@@ -69,6 +71,7 @@ Status EventStore::OpenSpool() {
     }
     Spool::Options options = options_.spool;
     options.key = key_.get();
+    options.commit_ns = kCommitNs;
     for (const Reader& reader : options_.readers) options.readers.push_back(reader.name);
     SK_ASSIGN_OR_RETURN(std::unique_ptr<Spool> spool, Spool::Open(std::move(options)));
     LogInfo("events are spooled in ", options_.spool.dir, "; node key ", key_->public_hex());
@@ -81,8 +84,7 @@ void EventStore::StartPumps() {
     std::vector<std::unique_ptr<SpoolPump>> pumps;
     for (const Reader& reader : options_.readers) {
         pumps.push_back(std::make_unique<SpoolPump>(*spool_, reader.name, reader.make));
-        if (const Status status = pumps.back()->Start(); !status.ok())
-            LogError("exporter ", reader.name, ": ", status.message(), ": its events stay in the spool");
+        (void)pumps.back()->Start();  // what is wrong is its health, told by WatchPumps; it is tried again
     }
     complained_.assign(pumps.size(), false);
     std::lock_guard lock(mutex_);
@@ -216,12 +218,17 @@ Status EventStore::StoreOne(Item& item) {
     v1::Event& event = *item.event;
     const std::string& id = event.sandbox().id();
     if (event.has_dns() && event.dns().quiet()) {
+        // Of before this start: counted then.
+        if (spool_->Has(event)) return absl::OkStatus();
+        if (const auto books = earlier_.find(id); books != earlier_.end() && event.boot_ns() <= books->second.left_out_boot_ns)
+            return absl::OkStatus();
         LeftOut& left_out = left_out_[id];
         if (left_out.count++ == 0) {
             left_out.sandbox = event.sandbox();
             left_out.node = event.node();
             left_out.boot_ns = event.boot_ns();
         }
+        left_out.last_boot_ns = std::max(left_out.last_boot_ns, event.boot_ns());
         return absl::OkStatus();
     }
     if (item.seal || event.has_summary()) SK_RETURN_IF_ERROR(TellLeftOut(id));
@@ -273,6 +280,7 @@ Status EventStore::TellLeftOut(const std::string& sandbox) {
     event.set_section("dns");
     event.mutable_repeat()->set_count(found->second.count);
     event.mutable_repeat()->set_first_boot_ns(found->second.boot_ns);
+    event.set_boot_ns(found->second.last_boot_ns);  // by which they are known when they are read again
     const Status status = spool_->Append(&event);
     if (absl::IsResourceExhausted(status)) return status;
     {

@@ -84,6 +84,7 @@ class EventStore {
         std::string node;
         uint64_t count = 0;
         uint64_t boot_ns = 0;  // of the first
+        uint64_t last_boot_ns = 0;
     };
 
     explicit EventStore(Options options) : options_(std::move(options)) {}

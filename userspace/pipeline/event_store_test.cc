@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "userspace/base/clock.h"
@@ -152,6 +153,66 @@ TEST_F(EventStoreTest, AfterAKillWhatComesAgainIsThereOnceAndWhatIsGoneIsSealed)
     for (const v1::Event& event : sink_.events) {
         EXPECT_TRUE(!event.has_summary() || event.summary().kinds(0).events() == 3u);
     }
+}
+
+// A sandbox that is sealed has no name any more: its records come with its place in the kernel alone.
+TEST_F(EventStoreTest, WhatIsReadAgainOfASealedSandboxIsThereAlready) {
+    const std::string boot = root_ + "/boot_id";
+    options_.boot_id_path = boot;
+    const auto unknown = [](uint64_t seq, uint32_t generation) {
+        v1::Event event = Telemetry("", seq);
+        event.mutable_sandbox()->set_slot(7);
+        event.mutable_sandbox()->set_generation(generation);
+        return event;
+    };
+    std::ofstream(boot) << "one\n";
+    auto store = OpenStore();
+    store->Start({});
+    Pass(*store, {Telemetry("a", 1), Telemetry("a", 2)}, 1);
+    v1::Sandbox closed = Box("a");
+    closed.set_slot(7);
+    closed.set_generation(3);
+    store->Destroyed(closed);
+    ASSERT_TRUE(AwaitPass(*store, 2));
+    store.reset();
+    for (const bool rebooted : {false, true}) {
+        if (rebooted) std::ofstream(boot) << "two\n";
+        store = OpenStore();
+        store->Start({});
+        v1::Event quiet = unknown(3, 3);
+        quiet.mutable_dns()->set_quiet(true);
+        Pass(*store, {unknown(1, 3), unknown(2, 3), quiet, unknown(1, 4)}, 1);
+        ASSERT_TRUE(AwaitPass(*store, 1));
+        // The control is another sandbox of that slot, and after a start of the machine all are.
+        EXPECT_EQ(store->counters().spool.again, rebooted ? 0u : 2u);
+        EXPECT_EQ(store->counters().left_out, rebooted ? 1u : 0u);
+        store.reset();
+    }
+    const auto reports = Exported("a");
+    EXPECT_TRUE(reports.at("a").complete());
+    EXPECT_EQ(reports.at("").events, 1u + 4u);
+}
+
+TEST_F(EventStoreTest, WhatThePolicyLeftOutBeforeAKillIsNotCountedAgain) {
+    const auto quiet = [](uint64_t seq) {
+        v1::Event event = Quiet(seq);
+        event.set_boot_ns(100 * seq);
+        return event;
+    };
+    auto store = OpenStore();
+    store->Start({});
+    Pass(*store, {Telemetry("a", 1), quiet(2), quiet(3)}, 1);
+    ASSERT_TRUE(AwaitPass(*store, 1));
+    store.reset();
+    store = OpenStore();
+    EXPECT_EQ(store->earlier().at("a").told, 2u);
+    EXPECT_EQ(store->earlier().at("a").left_out_boot_ns, 300u);
+    store->Start({"a"});
+    Pass(*store, {Telemetry("a", 1), quiet(2), quiet(3), quiet(4), Telemetry("a", 6)}, 1);
+    ASSERT_TRUE(AwaitPass(*store, 1));
+    EXPECT_EQ(store->counters().left_out, 1u) << "4 alone";
+    store->Destroyed(Box("a"));
+    EXPECT_EQ(Exported("a")["a"].unexplained, 1u) << "5, which nothing stands for";
 }
 
 TEST_F(EventStoreTest, ADiskThatTakesNothingHoldsThePassAndLosesNothing) {

@@ -1,5 +1,7 @@
 #include "userspace/pipeline/export_chain.h"
 
+#include <algorithm>
+
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -19,6 +21,9 @@ std::string Serialised(const v1::Event& event) {
     }
     return out;
 }
+
+// Of one start of the machine.
+uint64_t SlotKey(const v1::Sandbox& sandbox) { return (uint64_t{sandbox.generation()} << 32) | sandbox.slot(); }
 
 }  // namespace
 
@@ -48,15 +53,19 @@ void ExportChain::Enter(const v1::Event& event, ChainBooks* books) {
     if (books->sandbox.id().empty() || !event.has_lost()) books->sandbox = event.sandbox();
     (void)books->seen.Add(event.kernel_seq());  // what was there is asked before
     if (!IsOfTheSpool(event)) ++books->kinds[event.kind()];
-    if (IsLeftOut(event))
+    if (IsLeftOut(event)) {
         books->told += event.repeat().count();
-    else if (event.has_repeat())
+        books->left_out_boot_ns = std::max(books->left_out_boot_ns, event.boot_ns());
+    } else if (event.has_repeat()) {
         books->repeats += event.repeat().count();
+    }
     if (event.has_lost() && event.lost().exports_size() == 0) books->told += event.lost().count();
 }
 
 bool ExportChain::Has(const v1::Event& event) const {
-    const auto found = heads_.find(event.sandbox().id());
+    const v1::Sandbox& sandbox = event.sandbox();
+    if (sandbox.id().empty() && sandbox.slot() != 0) return sealed_slots_.count(SlotKey(sandbox)) > 0;
+    const auto found = heads_.find(sandbox.id());
     return found != heads_.end() && found->second.books.seen.Contains(event.kernel_seq());
 }
 
@@ -73,7 +82,7 @@ Status ExportChain::Add(v1::Event* event) {
     head.chain = ChainAfter(head.chain, *event);
     event->set_chain(head.chain);
     Enter(*event, &head.books);
-    if (event->has_seal()) Close(event->sandbox().id());
+    if (event->has_seal()) Close(event->sandbox().id(), SlotKey(event->sandbox()));
     return absl::OkStatus();
 }
 
@@ -93,21 +102,40 @@ v1::Event ExportChain::Seal(const v1::Sandbox& sandbox) {
     return event;
 }
 
-void ExportChain::Close(const std::string& sandbox) {
+void ExportChain::Close(const std::string& sandbox, uint64_t slot) {
     Head& head = heads_[sandbox];
     if (sandbox.empty() || head.sealed) return;
     head.sealed = true;
     head.books = {};
+    head.slot = slot;
+    if (slot != 0) sealed_slots_.insert(slot);
     sealed_.push_back(sandbox);
     while (sealed_.size() > kMaxSealed) {
-        heads_.erase(sealed_.front());
-        sealed_.erase(sealed_.begin());
+        const auto oldest = heads_.find(sealed_.front());
+        sealed_slots_.erase(oldest->second.slot);
+        heads_.erase(oldest);
+        sealed_.pop_front();
     }
+}
+
+void ExportChain::ForgetSlots() {
+    sealed_slots_.clear();
+    for (auto& [sandbox, head] : heads_) head.slot = 0;
 }
 
 ExportChain::Head ExportChain::HeadOf(const std::string& sandbox) const {
     const auto found = heads_.find(sandbox);
     return found == heads_.end() ? Head{} : found->second;
+}
+
+uint64_t ExportChain::SeqOf(const std::string& sandbox) const {
+    const auto found = heads_.find(sandbox);
+    return found == heads_.end() ? 0 : found->second.seq;
+}
+
+bool ExportChain::IsSealed(const std::string& sandbox) const {
+    const auto found = heads_.find(sandbox);
+    return found != heads_.end() && found->second.sealed;
 }
 
 void ExportChain::Restore(const v1::Event& event) {
@@ -116,13 +144,13 @@ void ExportChain::Restore(const v1::Event& event) {
     head.seq = event.export_seq();
     head.chain = event.chain();
     Enter(event, &head.books);
-    if (event.has_seal()) Close(event.sandbox().id());
+    if (event.has_seal()) Close(event.sandbox().id(), SlotKey(event.sandbox()));
 }
 
 void ExportChain::RestoreHead(const std::string& sandbox, const Head& head, bool sealed) {
     heads_[sandbox] = head;
     heads_[sandbox].sealed = false;
-    if (sealed) Close(sandbox);
+    if (sealed) Close(sandbox, head.slot);
 }
 
 v1::LostRange ExportChain::Skip(const std::string& sandbox, uint64_t count) {

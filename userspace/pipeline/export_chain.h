@@ -10,9 +10,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "userspace/base/status.h"
 #include "userspace/model/event.pb.h"
@@ -33,6 +34,7 @@ struct ChainBooks {
     KernelNumbers seen;
     uint64_t repeats = 0;  // kernel numbers that the kernel's repeat events stand for
     uint64_t told = 0;     // and those that were lost, or left out by the policy's record level
+    uint64_t left_out_boot_ns = 0;          // time of the latest record that was left out
     std::map<std::string, uint64_t> kinds;  // of what is not of the spool's own
 };
 // The policy's record level leaves records out that the kernel has numbered (quiet queries of DNS). Such a
@@ -48,6 +50,7 @@ class ExportChain {
         std::string chain{};  // at it; empty = none yet, or not known after damage
         bool sealed = false;
         ChainBooks books{};
+        uint64_t slot = 0;  // of one that is sealed: its place in the kernel; 0 = not known
     };
     // Sealed sandboxes are remembered so that a straggler does not start a second chain at 1.
     static constexpr size_t kMaxSealed = 4096;
@@ -60,26 +63,32 @@ class ExportChain {
     // Made for being the next that is added. After it nothing of the sandbox is added but what is lost, and a seal again. The node's own chain (no id) goes on behind its seals.
     v1::Event Seal(const v1::Sandbox& sandbox);
     Head HeadOf(const std::string& sandbox) const;
-    // It was added before, by an earlier process too. Of a sealed sandbox nothing is known.
+    uint64_t SeqOf(const std::string& sandbox) const;
+    bool IsSealed(const std::string& sandbox) const;
+    // It was added before, by an earlier process too: its number is there, or its sandbox, which nobody knows any more
+    // but by its place in the kernel, is sealed, and so had all that the rings held of it.
     bool Has(const v1::Event& event) const;
 
     // An event as it was found in the spool at a start.
     void Restore(const v1::Event& event);
     // From a snapshot.
     void RestoreHead(const std::string& sandbox, const Head& head, bool sealed);
+    // Of a start of the machine before this one the places say nothing.
+    void ForgetSlots();
     // `count` numbers of this sandbox may have been given that nobody knows of: they are left out.
     v1::LostRange Skip(const std::string& sandbox, uint64_t count);
     const std::map<std::string, Head>& heads() const { return heads_; }
     uint64_t after_seal() const { return after_seal_; }
 
   private:
-    void Close(const std::string& sandbox);
+    void Close(const std::string& sandbox, uint64_t slot);
     static void Enter(const v1::Event& event, ChainBooks* books);
 
     const std::string node_;
     const NodeKey* const key_;
     std::map<std::string, Head> heads_;  // by sandbox id; "" = the node's own
-    std::vector<std::string> sealed_;    // oldest first
+    std::deque<std::string> sealed_;     // oldest first
+    std::set<uint64_t> sealed_slots_;
     uint64_t after_seal_ = 0;
 };
 

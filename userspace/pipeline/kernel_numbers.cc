@@ -34,6 +34,7 @@ bool KernelNumbers::Add(uint64_t seq) {
     }
     ranges_.insert(at, {seq, seq});
     if (ranges_.size() > kMaxRanges) {
+        closed_ += ranges_[1].first - ranges_[0].second - 1;
         ranges_[1].first = ranges_[0].first;
         ranges_.erase(ranges_.begin());
     }
@@ -59,12 +60,16 @@ std::vector<KernelNumbers::Range> KernelNumbers::Holes() const {
 
 std::string KernelNumbers::ToText() const {
     if (ranges_.empty()) return "-";
-    return absl::StrJoin(ranges_, ",", absl::PairFormatter("-"));
+    return absl::StrCat(closed_ > 0 ? absl::StrCat(closed_, "+") : "", absl::StrJoin(ranges_, ",", absl::PairFormatter("-")));
 }
 
 std::optional<KernelNumbers> KernelNumbers::FromText(absl::string_view text) {
     KernelNumbers numbers;
     if (text == "-") return numbers;
+    if (const size_t plus = text.find('+'); plus != text.npos) {
+        if (!absl::SimpleAtoi(text.substr(0, plus), &numbers.closed_)) return std::nullopt;
+        text.remove_prefix(plus + 1);
+    }
     for (const absl::string_view part : absl::StrSplit(text, ',')) {
         const std::vector<absl::string_view> ends = absl::StrSplit(part, '-');
         Range range;

@@ -17,9 +17,10 @@ namespace stockade::pipeline {
 class KernelNumbers {
   public:
     using Range = std::pair<uint64_t, uint64_t>;  // first, last
-    // Beyond it the lowest hole is closed: what is missing so far back has long been told as lost or repeated,
-    // and its record, should it come after all, is taken to be there. (A second copy in an export would be worse.)
-    static constexpr size_t kMaxRanges = 128;
+    // A sandbox makes holes at will (records beyond its rate have numbers and are left out). Beyond it the lowest is
+    // closed, and its numbers are counted: a record of them, should it come after all, is taken to be there (a second
+    // copy in an export would be worse), but who adds up what explains the missing ones has all of them.
+    static constexpr size_t kMaxRanges = 1024;
 
     // False where it was there. 0 is no number, and never there.
     bool Add(uint64_t seq);
@@ -30,12 +31,16 @@ class KernelNumbers {
     // What is missing from 1 up to last().
     std::vector<Range> Holes() const;
 
-    // "1-500,502-502"; "-" when empty.
+    // How many numbers were in holes that were closed.
+    uint64_t closed() const { return closed_; }
+
+    // "1-500,502-502", before it "7+" where seven are closed; "-" when empty.
     std::string ToText() const;
     // Nullopt for what ToText does not write.
     static std::optional<KernelNumbers> FromText(absl::string_view text);
 
   private:
+    uint64_t closed_ = 0;
     std::vector<Range> ranges_;  // in order; they neither overlap nor touch
 };
 

@@ -36,8 +36,31 @@ TEST(KernelNumbers, TheLowestHoleIsClosedAtTheBound) {
     EXPECT_TRUE(numbers.Add(0)) << "no number";
 }
 
+// Who adds up what explains the missing ones must not take a closed hole for records that came.
+TEST(KernelNumbers, WhatIsInClosedHolesIsCountedAndOutlivesAStart) {
+    KernelNumbers numbers;
+    uint64_t seq = 1, missing = 0;
+    for (uint64_t i = 0; i < 3 * KernelNumbers::kMaxRanges; ++i) {
+        numbers.Add(seq);
+        const uint64_t hole = 1 + i % 5;
+        seq += 1 + hole;
+        missing += hole;
+    }
+    numbers.Add(seq);
+    const auto sum = [](const KernelNumbers& all) {
+        uint64_t sum = all.closed();
+        for (const auto& [first, last] : all.Holes()) sum += last - first + 1;
+        return sum;
+    };
+    EXPECT_GT(numbers.closed(), KernelNumbers::kMaxRanges);
+    EXPECT_EQ(sum(numbers), missing);
+    const auto read = KernelNumbers::FromText(numbers.ToText());
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(sum(*read), missing);
+}
+
 TEST(KernelNumbers, TextOfAnotherFormIsNone) {
-    for (const char* text : {"", "1", "1-", "0-3", "3-2", "1-3,3-4", "1-3,4-5", "a-b", "1-2,", "1-2-3"})
+    for (const char* text : {"", "1", "1-", "0-3", "3-2", "1-3,3-4", "1-3,4-5", "a-b", "1-2,", "1-2-3", "+1-2", "x+1-2", "-1+1-2"})
         EXPECT_FALSE(KernelNumbers::FromText(text).has_value()) << text;
     EXPECT_EQ(KernelNumbers::FromText("-")->last(), 0u);
     EXPECT_EQ(KernelNumbers::FromText("1-3,5-9")->last(), 9u);

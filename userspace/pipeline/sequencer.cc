@@ -36,7 +36,8 @@ void Sequencer::Resume(uint32_t slot, uint32_t generation, const EarlierNumbers&
     Stream& stream = StreamOf(slot, generation);
     stream.tracked = true;
     stream.seen = earlier.seen;
-    uint64_t holes = 0;
+    stream.left_out_boot_ns = earlier.left_out_boot_ns;
+    uint64_t holes = earlier.seen.closed();  // what explains those is in the same sums
     for (const auto& [first, last] : earlier.seen.Holes()) {
         stream.missing[first] = last;
         holes += last - first + 1;
@@ -65,14 +66,18 @@ void Sequencer::Add(uint32_t slot, uint32_t generation, std::unique_ptr<v1::Even
         stream.sandbox = event->sandbox();
         stream.node = event->node();
     }
-    if (event->has_repeat()) {
+    // One that comes again after a start is in the books that were taken over.
+    if (event->has_repeat() && !stream.seen.Contains(seq)) {
         const uint64_t count = event->repeat().count();
         stream.repeats += std::min(count, ~stream.repeats);
         Explain(stream);
     }
     // The kernel gives 0 when it found no state to count in: nothing to be in order with.
     if (seq == 0) return sink_(*event);
+    const uint64_t unexplained = stream.unexplained;
     const bool known = seq <= stream.seen.last() && (TakeLate(stream, seq) || stream.seen.Contains(seq));
+    // Its number was not missing: it is in none of what was stored, and in the count of what was left out.
+    if (known && event->dns().quiet() && event->boot_ns() <= stream.left_out_boot_ns) stream.unexplained = unexplained;
     if (stream.next == 0 || seq > stream.next) return Wait(stream, seq, std::move(event));
     if (seq < stream.next) {
         if (!known && seq >= stream.unknown_before && !TakeLate(stream, seq)) {

@@ -20,6 +20,7 @@ struct EarlierNumbers {
     KernelNumbers seen{};
     uint64_t repeats = 0;  // missing ones that the kernel's repeat records explained
     uint64_t told = 0;     // missing ones that were told of otherwise
+    uint64_t left_out_boot_ns = 0;  // until then, quiet records are among those told of
 };
 
 class Sequencer {
@@ -84,6 +85,7 @@ class Sequencer {
         v1::Sandbox sandbox;   // of the first event, for `lost` ones
         std::string node;
         KernelNumbers seen;    // by an earlier process
+        uint64_t left_out_boot_ns = 0;
         bool tracked = false;  // somebody will end it; else it goes when nothing of it waits
         uint64_t next = 0;     // the number that is due; 0 = not known yet
         uint64_t unknown_before = 0;  // it was taken to be the first: whether lower ones had come is not known

@@ -260,6 +260,54 @@ TEST_F(SequencerTest, HolesOfAnEarlierProcessAreLostOnceAndOnlyIfNotTold) {
     EXPECT_EQ(lost_.size(), 1u);
 }
 
+// More holes than are kept: those that are closed are missing still, or explained.
+TEST_F(SequencerTest, HolesThatAreClosedAreNoRecordsThatCame) {
+    EarlierNumbers earlier;
+    const uint64_t holes = 2 * KernelNumbers::kMaxRanges;
+    for (uint64_t i = 0; i <= holes; ++i) (void)earlier.seen.Add(1 + 2 * i);
+    earlier.repeats = holes - 5;
+    sequencer_.Resume(1, 1, earlier);
+    Drain(3000);
+    ASSERT_EQ(lost_.size(), 1u);
+    EXPECT_EQ(lost_[0].lost().count(), 5u);
+}
+
+TEST_F(SequencerTest, WhatARepeatStandsForIsCountedOnceThoughItIsReadAgain) {
+    for (const bool again : {true, false}) {
+        lost_.clear();
+        // 3 to 7 were left out, which 8 says and said before; 9 to 13 are lost.
+        sequencer_.Resume(1, 1, Earlier("1-2,8-8,14-14", 5, 0));
+        auto repeat = std::make_unique<v1::Event>();
+        repeat->set_kernel_seq(again ? 8 : 15);  // the control is another one
+        repeat->mutable_repeat()->set_count(5);
+        sequencer_.Add(1, 1, std::move(repeat));
+        Drain(3000);
+        sequencer_.Finish(1, 1, 0);
+        ASSERT_EQ(lost_.size(), again ? 1u : 0u);
+        EXPECT_EQ(again ? lost_[0].lost().count() : 5u, 5u);
+    }
+}
+
+TEST_F(SequencerTest, WhatWasLeftOutAndIsReadAgainExplainsNoLoss) {
+    for (const uint64_t boot_ns : {100, 200}) {
+        lost_.clear();
+        EarlierNumbers earlier = Earlier("1-2,5-5,8-8", 0, 2);  // 3 and 4 were left out; 6 and 7 are lost
+        earlier.left_out_boot_ns = 150;
+        sequencer_.Resume(1, 1, earlier);
+        for (const uint64_t seq : {3, 4}) {
+            auto quiet = std::make_unique<v1::Event>();
+            quiet->set_kernel_seq(seq);
+            quiet->set_boot_ns(boot_ns);
+            quiet->mutable_dns()->set_quiet(true);
+            sequencer_.Add(1, 1, std::move(quiet));
+        }
+        Drain(3000);
+        sequencer_.Finish(1, 1, 0);
+        // Later ones nobody has counted: then they are the two.
+        EXPECT_EQ(lost_.size(), boot_ns == 100 ? 1u : 0u);
+    }
+}
+
 TEST_F(SequencerTest, NothingAfterAnEarlierProcessButALoss) {
     sequencer_.Resume(1, 1, Earlier("1-10"));
     sequencer_.Finish(1, 1, 12);

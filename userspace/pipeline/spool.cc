@@ -67,6 +67,7 @@ Lane LaneOf(const v1::Event& event) {
 Spool::Spool(Options options)
     : options_([&] {
           if (!options.write) options.write = ::write;
+          if (!options.sync) options.sync = ::fdatasync;
           return std::move(options);
       }()),
       chain_(options_.node, options_.key) {}
@@ -74,6 +75,7 @@ Spool::Spool(Options options)
 Spool::~Spool() {
     std::lock_guard lock(mutex_);
     (void)FlushLocked();  // whoever wants to know calls Sync first
+    (void)Commit();
     (void)SaveAcks();
 }
 
@@ -87,6 +89,11 @@ Status Spool::Append(v1::Event* event) {
         return absl::AlreadyExistsError(absl::StrCat(event->id(), " is in the spool"));
     }
     return AppendLocked(event, true);
+}
+
+bool Spool::Has(const v1::Event& event) const {
+    std::lock_guard lock(mutex_);
+    return chain_.Has(event);
 }
 
 ChainBooks Spool::BooksOf(const std::string& sandbox) const {
@@ -133,7 +140,7 @@ Status Spool::AppendLocked(v1::Event* event, bool bounded) {
 
 Status Spool::Seal(const v1::Sandbox& sandbox) {
     std::lock_guard lock(mutex_);
-    if (chain_.HeadOf(sandbox.id()).sealed) {
+    if (chain_.IsSealed(sandbox.id())) {
         return absl::FailedPreconditionError(
             absl::StrCat("the events of ", sandbox.id(), " are sealed already"));
     }
@@ -161,6 +168,7 @@ Status Spool::FlushLocked() {
         if (!status.ok() && first.ok()) first = status;
     }
     if (!first.ok()) return first;
+    Count(Mark());  // without it what was written counts as unfinished only where something of it is missing
     bool rolled = false;
     for (int lane = 0; lane < kLanes; ++lane) {
         LaneState& state = lanes_[lane];
@@ -169,7 +177,29 @@ Status Spool::FlushLocked() {
             rolled = true;
         }
     }
-    if (rolled) Count(SaveHeads());
+    if (rolled) snapshot_ = TakeSnapshot();
+    return absl::OkStatus();
+}
+
+Status Spool::FlushLanes() {
+    for (int lane = 0; lane < kLanes; ++lane) SK_RETURN_IF_ERROR(FlushLane(static_cast<Lane>(lane)));
+    return Mark();
+}
+
+// Behind the last lane: once it is there, so is all else.
+Status Spool::Mark() {
+    if (marked_ + 1 == next_position_) return absl::OkStatus();
+    for (int lane = kLanes; lane-- > 0;) {
+        LaneState& state = lanes_[lane];
+        if (!state.file) continue;
+        std::string mark;
+        AppendRecord(next_position_ - 1, kMark, "", &mark);
+        SK_RETURN_IF_ERROR(state.file->Write(mark, options_.write));
+        disk_bytes_ += mark.size();
+        state.segments.back().bytes += mark.size();
+        marked_ = next_position_ - 1;
+        break;
+    }
     return absl::OkStatus();
 }
 
@@ -190,8 +220,9 @@ Status Spool::FlushLane(Lane lane) {
         auto file = SpoolFile::Create(segment.path);
         Count(file.status());
         if (!file.ok()) return file.status();
-        state.file = std::make_unique<SpoolFile>(*std::move(file));
+        state.file = std::make_shared<SpoolFile>(*std::move(file));
         state.segments.push_back(std::move(segment));
+        names_unsynced_ = true;
     }
     const Status status = state.file->Write(state.buffer, options_.write);
     Count(status);
@@ -205,21 +236,10 @@ Status Spool::FlushLane(Lane lane) {
 void Spool::Roll(Lane lane) {
     LaneState& state = lanes_[lane];
     if (!state.file) return;
+    rolled_.push_back(std::move(state.file));
     state.file.reset();
     // All below what waits is in files.
     state.segments.back().last = (state.buffer.empty() ? next_position_ : state.buffer_first) - 1;
-}
-
-Status Spool::Sync() {
-    std::lock_guard lock(mutex_);
-    if (damage_to_tell_ > 0) TellDamage();
-    SK_RETURN_IF_ERROR(FlushLocked());
-    for (LaneState& state : lanes_) {
-        if (state.file) SK_RETURN_IF_ERROR(state.file->Sync());
-    }
-    SK_RETURN_IF_ERROR(SaveAcks());
-    Collect();
-    return absl::OkStatus();
 }
 
 // --- giving up ---
@@ -243,6 +263,8 @@ bool Spool::GiveUpOldest() {
 
 bool Spool::GiveUp(Lane lane) {
     LaneState& state = lanes_[lane];
+    // Its records may be all that is known of their sandboxes' numbers.
+    if (state.segments.front().last >= heads_saved_) SecureHeads();
     const Segment segment = state.segments.front();
     Lost lost;
     uint64_t count = 0;
@@ -254,7 +276,7 @@ bool Spool::GiveUp(Lane lane) {
         size_t at = kFileMagic.size();
         for (Parsed parsed;
              (parsed = ParseRecord(*data, &at, &record)) == Parsed::kRecord || parsed == Parsed::kDamaged;) {
-            if (parsed == Parsed::kDamaged) continue;
+            if (parsed == Parsed::kDamaged || record.lane == kMark) continue;
             bool wanted = false;
             for (auto& [name, reader] : readers_) {
                 const auto flight = reader.flight.find(record.position);
@@ -274,10 +296,6 @@ bool Spool::GiveUp(Lane lane) {
     } else {
         ++damage_to_tell_;  // what was in it nobody knows
     }
-    (void)unlink(
-        segment.path
-            .c_str());  // what stays is read once more at the next start, and is acknowledged or lost then
-    disk_bytes_ -= segment.bytes;
     state.segments.pop_front();
     for (auto& [name, reader] : readers_) {
         if (reader.lanes[lane].segment == segment.first) reader.lanes[lane] = Cursor{};
@@ -285,6 +303,11 @@ bool Spool::GiveUp(Lane lane) {
     }
     counters_.lost_full += count;
     TellLost(lost, "spool", "full");
+    // Told before it is gone, where the disk has room for that.
+    if (count > 0) (void)FlushLanes();
+    // What stays is read once more at the next start, and is acknowledged or lost then.
+    (void)unlink(segment.path.c_str());
+    disk_bytes_ -= segment.bytes;
     return true;
 }
 
@@ -305,28 +328,30 @@ v1::Event Spool::LostEvent(absl::string_view stage, absl::string_view cause, uin
 
 // Not bounded: it makes room, and what it writes is a fraction of that.
 void Spool::TellLost(const Lost& lost, absl::string_view stage, absl::string_view cause) {
-    for (const auto& [sandbox, events] : lost) {
-        v1::Event told = LostEvent(stage, cause, 0);
-        const auto tell = [&] {
-            if (!sandbox.empty()) *told.mutable_sandbox() = events.front().sandbox();
-            (void)AppendLocked(&told,
-                               false);  // cannot fail: it is small, and of the kind that a sealed chain takes
-            told = LostEvent(stage, cause, 0);
-        };
-        for (const v1::LostRange& range : RangesOf(events)) {
-            v1::Lost* out = told.mutable_lost();
-            if (out->exports_size() == kMaxRanges) {
-                tell();
-                out = told.mutable_lost();
-            }
-            *out->add_exports() = range;
-            out->set_count(out->count() + range.last() - range.first() + 1);
+    for (const auto& [sandbox, events] : lost) TellRanges(events.front().sandbox(), RangesOf(events), stage, cause);
+}
+
+void Spool::TellRanges(const v1::Sandbox& sandbox, const std::vector<v1::LostRange>& ranges, absl::string_view stage,
+                       absl::string_view cause) {
+    v1::Event told = LostEvent(stage, cause, 0);
+    const auto tell = [&] {
+        if (!sandbox.id().empty()) *told.mutable_sandbox() = sandbox;
+        (void)AppendLocked(&told, false);  // cannot fail: it is small, and of the kind that a sealed chain takes
+        told = LostEvent(stage, cause, 0);
+    };
+    for (const v1::LostRange& range : ranges) {
+        v1::Lost* out = told.mutable_lost();
+        if (out->exports_size() == kMaxRanges) {
+            tell();
+            out = told.mutable_lost();
         }
-        tell();
-        if (!chain_.HeadOf(sandbox).sealed) continue;
-        v1::Event seal = chain_.Seal(events.front().sandbox());
-        (void)AppendLocked(&seal, false);  // as above
+        *out->add_exports() = range;
+        out->set_count(out->count() + range.last() - range.first() + 1);
     }
+    tell();
+    if (!chain_.IsSealed(sandbox.id())) return;
+    v1::Event seal = chain_.Seal(sandbox);
+    (void)AppendLocked(&seal, false);  // as above
 }
 
 void Spool::Reject(const std::string& reader, uint64_t position, const v1::Event& event,

@@ -4,14 +4,19 @@
 //   SK_ASSIGN_OR_RETURN(auto spool, Spool::Open({.dir = "/var/lib/stockade/spool", .readers = {"kafka"}}));
 //   Status status = spool->Append(&event);      // gives export_seq and chain
 //   status = spool->Flush();                    // now kill -9 loses nothing of it
-//   while (auto record = spool->Next("kafka")) { send(record->payload); ... spool->Ack("kafka", record->position); }
+//   while (auto record = spool->Next("kafka")) {   // which is on the disk
+//       send(record->payload); ... spool->Ack("kafka", record->position);
+//   }
 //
 // SEAM: the thread behind the rings calls Append for each event and Flush for each pass; only then may
 // the rings be released. When Append fails with kResourceExhausted the record stays in the ring, which
 // counts what it loses. An exporter's thread calls Next, and Ack from its delivery reports, in any order;
 // after a failed delivery Rewind. After a start, seal the sandboxes that are gone: heads of what is not
 // sealed are kept for ever. Seal a sandbox once it is destroyed and its summary appended. Sync
-// every second or so. Any thread; none is held for longer than a write.
+// every second or so. Any thread; whoever appends is held for no longer than a write.
+//
+// No reader gets what a power failure could take back: its number would be given to another event. So Next syncs, for
+// all readers and all that was flushed at once (group commit), and whoever appends goes on meanwhile.
 //
 // Three lanes of segment files: telemetry, violations, and findings with all that keeps the books. When
 // the bound is reached the oldest telemetry goes, findings last. What goes unread becomes a `lost` event
@@ -23,8 +28,9 @@
 // So there is no second list of them that could say something else than the spool.
 //
 // A start reads what came since the last snapshot of heads: a cut in mid-record costs that record, which
-// was in no ring's release; a flipped bit costs its record and is told as lost. Numbers are never given
-// twice.
+// was in no ring's release; a flipped bit costs its record and is told as lost. What a flush had written when it was
+// cut between two lanes is taken back: nobody was handed it, and the rings have it still. Any other number that is
+// missing is told as lost. Numbers are never given twice.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +59,8 @@ struct SpoolCounters {
     uint64_t lost_damaged = 0;  // checksum or form was wrong; at least so many
     uint64_t rejected = 0;      // what a peer will never take
     uint64_t torn = 0;          // cut in mid-record, found at a start
+    uint64_t unfinished = 0;    // records of a flush that was cut between two lanes, found at a start and taken back
+    uint64_t commits = 0;       // syncs that a reader waited for
     uint64_t refused = 0;       // Append failed: the disk takes nothing and the buffer is full
     uint64_t again = 0;         // read from the rings once more after a start, and here already
     std::map<std::string, uint64_t> write_errors;  // of reading too, by errno's name: ENOSPC, EROFS ...
@@ -70,7 +78,10 @@ class Spool {
         uint64_t segment_bytes = 2 << 20;        // what is given up at once, and read at once
         uint64_t buffer_bytes = 8 << 20;         // what waits in memory while the disk takes nothing
         size_t max_in_flight = 65536;            // handed to a reader and not acknowledged
+        uint64_t commit_ns = 0;                  // readers ask for a sync no more often: what they wait at most, and what a disk is spared
         WriteFn write{};                         // unset: write(2)
+        SyncFn sync{};                           // unset: fdatasync(2); of segments
+        std::string boot_id_path = "/proc/sys/kernel/random/boot_id";
     };
     struct Record {
         uint64_t position;
@@ -83,7 +94,8 @@ class Spool {
     static StatusOr<std::unique_ptr<Spool>> Open(Options options);
     ~Spool();
 
-    // kAlreadyExists when a record of that kernel_seq is in the sandbox's chain: it is left as it is.
+    // kAlreadyExists when a record of that kernel_seq is in the sandbox's chain, or its sandbox is sealed and known by its
+    // slot alone: it is left as it is.
     Status Append(v1::Event* event);
     // Several calls as one: held by each alone, the lock goes to a reader that is catching up more often than to who writes.
     [[nodiscard]] std::unique_lock<std::recursive_mutex> Hold() { return std::unique_lock(mutex_); }
@@ -94,7 +106,7 @@ class Spool {
     // And on the disk, with what was acknowledged.
     Status Sync();
 
-    // Nullopt: there is none, or too many are in flight.
+    // Nullopt: there is none, or too many are in flight, or none is on the disk yet.
     std::optional<Record> Next(const std::string& reader);
     void Ack(const std::string& reader, uint64_t position);
     // The peer will never take this one: acknowledged, and told as lost. `event` is what was handed out.
@@ -106,6 +118,8 @@ class Spool {
     // Of the sandboxes that are not sealed, by id: what the spool knows of them, also from before this start.
     std::map<std::string, ChainBooks> Unsealed() const;
     ChainBooks BooksOf(const std::string& sandbox) const;
+    // Append would say kAlreadyExists.
+    bool Has(const v1::Event& event) const;
 
     SpoolCounters counters() const;
     uint64_t after_seal() const;
@@ -119,7 +133,7 @@ class Spool {
     };
     struct LaneState {
         std::deque<Segment> segments;
-        std::unique_ptr<SpoolFile> file;  // of the last segment; null = the next write makes one
+        std::shared_ptr<SpoolFile> file;  // of the last segment; null = the next write makes one
         std::string buffer;               // records that are not written yet
         uint64_t buffer_first = 0;
         uint64_t buffer_last = 0;
@@ -139,6 +153,11 @@ class Spool {
         std::map<uint64_t, Flight> flight;  // above that, by position
         Cursor lanes[kLanes];
     };
+    // What heads was to say when all that was appended was in files.
+    struct Snapshot {
+        std::string text;
+        uint64_t position = 0;  // all below are in it
+    };
     using Found = std::vector<std::pair<uint64_t, v1::Event>>;   // by position
     using Lost = std::map<std::string, std::vector<v1::Event>>;  // by sandbox, in order
 
@@ -148,16 +167,21 @@ class Spool {
     // `from`: records below this position are known from the heads.
     Status LoadLane(Lane lane, uint64_t from, Found* found, uint64_t* damaged);
     Status LoadSegment(LaneState& state, Segment& segment, bool is_last, Found* found, uint64_t* damaged);
+    Status CutUnfinished(Found* found);
+    Status CutLane(Lane lane, uint64_t from);
+    void RestoreChains(const Found& found);
     void AccountForDamage(uint64_t damaged);
     Status LoadHeads();
     Status LoadAcks();
-    Status SaveHeads();
+    Snapshot TakeSnapshot() const;
     Status SaveAcks();
     // spool.cc
     std::string PathOf(absl::string_view name) const;
     Status AppendLocked(v1::Event* event, bool bounded);
     Status FlushLocked();
+    Status FlushLanes();
     Status FlushLane(Lane lane);
+    Status Mark();
     void Count(const Status& status);
     void Roll(Lane lane);
     uint64_t Bytes() const;
@@ -165,10 +189,17 @@ class Spool {
     // False when what it holds cannot be looked at now.
     bool GiveUp(Lane lane);
     void TellLost(const Lost& lost, absl::string_view stage, absl::string_view cause);
+    void TellRanges(const v1::Sandbox& sandbox, const std::vector<v1::LostRange>& ranges, absl::string_view stage,
+                    absl::string_view cause);
     void TellDamage();
     v1::Event LostEvent(absl::string_view stage, absl::string_view cause, uint64_t count) const;
     void Collect();
+    // spool_sync.cc
+    Status Commit();
+    Status SaveSnapshot(const Snapshot& snapshot);
+    void SecureHeads();
     // spool_read.cc
+    std::optional<Record> NextLocked(Reader& reader, bool* unsynced);
     uint64_t Readable() const;
     // kFailed: the disk, or no descriptor or memory is left; what comes behind must wait for it.
     enum class Look { kNothing, kThere, kFailed };
@@ -177,7 +208,9 @@ class Spool {
     bool NextSegment(Cursor& cursor, Lane lane);
 
     const Options options_;
+    std::mutex commit_mutex_;             // of who syncs; before mutex_
     mutable std::recursive_mutex mutex_;  // for Hold
+    std::mutex heads_mutex_;              // of the file heads alone; last
     Fd lock_;
     ExportChain chain_;
     LaneState lanes_[kLanes];
@@ -186,6 +219,14 @@ class Spool {
     uint64_t first_of_start_ = 1;  // positions below were there before this start
     uint64_t disk_bytes_ = 0;      // of all segments
     uint64_t heads_saved_ = 0;     // the snapshot of heads holds all below
+    uint64_t heads_on_disk_ = 0;   // likewise, under heads_mutex_
+    std::string boot_, heads_boot_;  // ids of this start of the machine, and of the one that heads is of
+    uint64_t marked_ = 0;          // all up to here were in files once
+    uint64_t synced_ = 0;          // all up to here are on the disk, if they are there still
+    uint64_t committed_ns_ = 0;    // boot; when the last sync for a reader began
+    bool names_unsynced_ = false;  // files were made since the folder was synced
+    std::vector<std::shared_ptr<SpoolFile>> rolled_;  // not written to any more, and not synced
+    std::optional<Snapshot> snapshot_;                // to be saved once its records are on the disk
     uint64_t damage_to_tell_ = 0;
     SpoolCounters counters_;
 };

@@ -94,6 +94,17 @@ Parsed ParseRecord(absl::string_view data, size_t* at, SpoolRecord* record) {
     return first;
 }
 
+Status ReplaceFile(const std::string& path, const std::string& content) {
+    const std::string fresh = path + ".new";
+    {
+        SK_ASSIGN_OR_RETURN(const Fd fd, Fd::Open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+        SK_RETURN_IF_ERROR(Annotate(WriteAll(fd.get(), content), absl::StrCat("write ", fresh)));
+        if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", fresh));
+    }
+    if (rename(fresh.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("rename ", fresh));
+    return absl::OkStatus();
+}
+
 StatusOr<SpoolFile> SpoolFile::Create(const std::string& path) {
     SK_ASSIGN_OR_RETURN(Fd fd, Fd::Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
     return SpoolFile(std::move(fd), path, 0);
@@ -128,8 +139,8 @@ Status SpoolFile::Write(absl::string_view records, const WriteFn& write) {
     return absl::OkStatus();
 }
 
-Status SpoolFile::Sync() {
-    if (fdatasync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path_));
+Status SpoolFile::Sync(const SyncFn& sync) const {
+    if (sync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path_));
     return absl::OkStatus();
 }
 

@@ -18,6 +18,8 @@ constexpr uint32_t kRecordMagic = 0x31524b53;  // "SKR1"
 constexpr size_t kRecordHead = 24;
 // The largest event is a summary: some hundred KiB. A length beyond it is damage.
 constexpr size_t kMaxRecordBytes = 4 << 20;
+// In the place of a lane: no record, but the word that all records up to its position are in the files of their lanes.
+constexpr uint8_t kMark = 0xff;
 
 // Not out of descriptors or memory, which statuses call by the same code.
 bool IsDiskFull(const Status& status);
@@ -40,8 +42,13 @@ enum class Parsed {
 // whose checksum is right, so that one flipped bit costs one record.
 Parsed ParseRecord(absl::string_view data, size_t* at, SpoolRecord* record);
 
+// By rename, so that a cut leaves the old one; its content is on the disk before.
+Status ReplaceFile(const std::string& path, const std::string& content);
+
 // write(2), or what a test puts in its place.
 using WriteFn = std::function<ssize_t(int fd, const void* data, size_t size)>;
+// fdatasync(2), likewise.
+using SyncFn = std::function<int(int fd)>;
 
 class SpoolFile {
   public:
@@ -52,7 +59,8 @@ class SpoolFile {
 
     // All of it or nothing: after a failure the file is as long as before. The message names errno.
     Status Write(absl::string_view records, const WriteFn& write);
-    Status Sync();
+    // Beside a Write too: one that comes meanwhile may be in it or not.
+    Status Sync(const SyncFn& sync) const;
     uint64_t bytes() const { return bytes_; }
 
   private:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -24,7 +25,9 @@ namespace {
 // A hundred bytes for each of ExportChain::kMaxSealed, and some KiB, of labels and ranges of numbers, for each of SK_MAX_SLOTS that is
 // open.
 constexpr size_t kMaxHeadsBytes = 64 << 20;
+constexpr size_t kMaxBootIdBytes = 256;
 constexpr size_t kMaxAcksBytes = 64 << 10;
+constexpr size_t kOpenWords = 10;  // of a line in heads, of a sandbox that is open
 
 // Small files are lines of words and a last line with their checksum.
 std::string WithChecksum(const std::vector<std::string>& lines) {
@@ -42,18 +45,6 @@ StatusOr<std::vector<std::string>> CheckedLines(const std::string& path, size_t 
         return absl::DataLossError(absl::StrCat(path, " is damaged"));
     }
     return std::vector<std::string>(absl::StrSplit(text.substr(0, tail), '\n', absl::SkipEmpty()));
-}
-
-// By rename, so that a cut leaves the old one; synced, for segments are removed on its word.
-Status Keep(const std::string& path, const std::string& content) {
-    const std::string fresh = path + ".new";
-    {
-        SK_ASSIGN_OR_RETURN(const Fd fd, Fd::Open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
-        SK_RETURN_IF_ERROR(Annotate(WriteAll(fd.get(), content), absl::StrCat("write ", fresh)));
-        if (fdatasync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", fresh));
-    }
-    if (rename(fresh.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("rename ", fresh));
-    return absl::OkStatus();
 }
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
@@ -88,6 +79,8 @@ Status Spool::Load() {
     if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
         return absl::FailedPreconditionError("another process has it open");
     for (const std::string& name : options_.readers) readers_[name];
+    SK_ASSIGN_OR_RETURN(boot_, ReadFile(options_.boot_id_path, kMaxBootIdBytes));
+    boot_ = std::string(absl::StripAsciiWhitespace(boot_));
     SK_RETURN_IF_ERROR(LoadHeads());
     SK_RETURN_IF_ERROR(LoadAcks());
     Found found;
@@ -95,11 +88,12 @@ Status Spool::Load() {
     for (int lane = 0; lane < kLanes; ++lane)
         SK_RETURN_IF_ERROR(LoadLane(static_cast<Lane>(lane), heads_saved_, &found, &damaged));
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    // What is older is in the heads, or of a sandbox that was sealed and forgotten: it must not begin again.
-    for (const auto& [position, event] : found) {
-        if (position >= heads_saved_) chain_.Restore(event);
-    }
+    // Also behind what is taken back now: a position is given once.
+    next_position_ = std::max(next_position_, marked_ + 1);
     if (!found.empty()) next_position_ = std::max(next_position_, found.back().first + 1);
+    // What is damaged may have been handed out, and so what stands behind it.
+    if (damaged == 0) SK_RETURN_IF_ERROR(CutUnfinished(&found));
+    RestoreChains(found);
     // A disk that cannot be written is known now, and not when the first event comes. One that is full may have room
     // once what is here has been delivered.
     if (const Status saved = SaveAcks(); !saved.ok()) {
@@ -107,10 +101,88 @@ Status Spool::Load() {
         if (!IsDiskFull(saved)) return saved;
     }
     // A position that was given may be in a record that is torn or damaged.
-    if (damaged > 0 || counters_.torn > 0) next_position_ += damaged + counters_.torn;
+    const bool whole = damaged == 0 && counters_.torn == 0 && counters_.unfinished == 0;
+    next_position_ += damaged + counters_.torn;
     first_of_start_ = next_position_;
+    names_unsynced_ = true;
+    marked_ = next_position_ - 1;
     if (damaged > 0) AccountForDamage(damaged);
+    // A start of the machine gives its slots anew.
+    if (heads_boot_ != boot_) chain_.ForgetSlots();
+    // From here on each position is in a file again, and each slot of this start.
+    if (!whole || heads_boot_ != boot_) SecureHeads();
     return absl::OkStatus();
+}
+
+// A flush writes one lane after the other. Behind the last mark a position that is missing is of one that was cut there.
+Status Spool::CutUnfinished(Found* found) {
+    uint64_t expected = std::max(marked_ + 1, heads_saved_);
+    auto at = std::lower_bound(found->begin(), found->end(), expected,
+                               [](const auto& entry, uint64_t position) { return entry.first < position; });
+    while (at != found->end() && at->first == expected) ++at, ++expected;
+    if (at == found->end()) return absl::OkStatus();
+    for (int lane = 0; lane < kLanes; ++lane) SK_RETURN_IF_ERROR(CutLane(static_cast<Lane>(lane), expected));
+    counters_.unfinished += static_cast<uint64_t>(found->end() - at);
+    found->erase(at, found->end());
+    return absl::OkStatus();
+}
+
+// They stand at the end of the lane's last segment: another is begun only behind a mark.
+Status Spool::CutLane(Lane lane, uint64_t from) {
+    LaneState& state = lanes_[lane];
+    if (state.segments.empty()) return absl::OkStatus();
+    Segment& segment = state.segments.back();
+    SK_ASSIGN_OR_RETURN(const std::string data, ReadFile(segment.path, segment.bytes + kMaxRecordBytes));
+    size_t at = std::min(kFileMagic.size(), data.size()), good = at;
+    SpoolRecord record;
+    while (ParseRecord(data, &at, &record) == Parsed::kRecord && (record.lane == kMark || record.position < from)) good = at;
+    if (good == segment.bytes) return absl::OkStatus();
+    SK_ASSIGN_OR_RETURN(SpoolFile file, SpoolFile::OpenForAppend(segment.path, good));
+    disk_bytes_ -= segment.bytes - good;
+    segment.bytes = good;
+    state.file = std::make_shared<SpoolFile>(std::move(file));
+    return absl::OkStatus();
+}
+
+namespace {
+
+// Numbers that are missing, by sandbox.
+using Missing = std::map<std::string, std::vector<v1::LostRange>>;
+
+void TakeOutTold(const v1::Event& event, Missing* missing) {
+    const auto found = missing->find(event.sandbox().id());
+    if (found == missing->end()) return;
+    for (const v1::LostRange& told : event.lost().exports()) {
+        std::erase_if(found->second, [&](const v1::LostRange& range) {
+            return told.first() <= range.first() && range.last() <= told.last();
+        });
+    }
+}
+
+}  // namespace
+
+void Spool::RestoreChains(const Found& found) {
+    Missing missing;
+    std::map<std::string, v1::Sandbox> sandboxes;
+    for (const auto& [position, event] : found) {
+        // What is older is in the heads, or of a sandbox that was sealed and forgotten: it must not begin again.
+        if (position < heads_saved_) continue;
+        const std::string& id = event.sandbox().id();
+        const uint64_t before = chain_.SeqOf(id);
+        if (event.export_seq() > before + 1) {
+            v1::LostRange& range = missing[id].emplace_back();
+            range.set_first(before + 1);
+            range.set_last(event.export_seq() - 1);
+            sandboxes[id] = event.sandbox();
+        }
+        chain_.Restore(event);
+    }
+    if (missing.empty()) return;
+    // The events that tell of what was given up come later than that was.
+    for (const auto& [position, event] : found) TakeOutTold(event, &missing);
+    for (const auto& [id, ranges] : missing) {
+        if (!ranges.empty()) TellRanges(sandboxes[id], ranges, "spool", "not on the disk");
+    }
 }
 
 Status Spool::LoadLane(Lane lane, uint64_t from, Found* found, uint64_t* damaged) {
@@ -149,7 +221,9 @@ Status Spool::LoadSegment(LaneState& state, Segment& segment, bool is_last, Foun
     Parsed parsed;
     while ((parsed = ParseRecord(data, &at, &record)) == Parsed::kRecord || parsed == Parsed::kDamaged) {
         v1::Event event;
-        if (parsed == Parsed::kRecord &&
+        if (parsed == Parsed::kRecord && record.lane == kMark) {
+            marked_ = std::max(marked_, record.position);
+        } else if (parsed == Parsed::kRecord &&
             event.ParseFromArray(record.payload.data(), static_cast<int>(record.payload.size()))) {
             found->emplace_back(record.position, std::move(event));
         } else {
@@ -157,12 +231,17 @@ Status Spool::LoadSegment(LaneState& state, Segment& segment, bool is_last, Foun
         }
     }
     if (parsed == Parsed::kTorn) ++counters_.torn;
-    if (!is_last) return absl::OkStatus();
+    if (!is_last) {
+        // Whoever wrote it was killed, and may not have synced it.
+        SK_ASSIGN_OR_RETURN(SpoolFile file, SpoolFile::OpenForAppend(segment.path, segment.bytes));
+        rolled_.push_back(std::make_shared<SpoolFile>(std::move(file)));
+        return absl::OkStatus();
+    }
     // Written on behind what is whole. A cut in the magic leaves nothing that is.
     if (data.size() < kFileMagic.size()) at = 0;
     SK_ASSIGN_OR_RETURN(SpoolFile file, SpoolFile::OpenForAppend(segment.path, at));
     segment.bytes = at;
-    state.file = std::make_unique<SpoolFile>(std::move(file));
+    state.file = std::make_shared<SpoolFile>(std::move(file));
     return absl::OkStatus();
 }
 
@@ -186,13 +265,13 @@ void Spool::AccountForDamage(uint64_t damaged) {
     if (std::find(open.begin(), open.end(), "") == open.end()) damage_to_tell_ += damaged;
 }
 
-// --- heads: "position <next>", then "<seq> <chain or -> <sealed> <sandbox>", and of one that is open
-// "<kernel numbers> <repeats> <told> <kind:count,...> <stockade.v1.Sandbox>" ---
+// --- heads: "position <next>", "boot <id>", then "<seq> <chain or -> <sealed> <sandbox>", of one that is sealed "<slot>", of one
+// that is open "<kernel numbers> <repeats> <told> <left out until> <kind:count,...> <stockade.v1.Sandbox>" ---
 
 namespace {
 
 std::string BooksText(const ChainBooks& books) {
-    return absl::StrCat(" ", books.seen.ToText(), " ", books.repeats, " ", books.told, " ",
+    return absl::StrCat(" ", books.seen.ToText(), " ", books.repeats, " ", books.told, " ", books.left_out_boot_ns, " ",
                         absl::StrJoin(books.kinds, ",", absl::PairFormatter(":")), " ",
                         absl::WebSafeBase64Escape(books.sandbox.SerializeAsString()));
 }
@@ -202,10 +281,10 @@ bool ParseBooks(absl::Span<const std::string> words, ChainBooks* books) {
     const auto seen = KernelNumbers::FromText(words[0]);
     std::string sandbox;
     if (!seen || !absl::SimpleAtoi(words[1], &books->repeats) || !absl::SimpleAtoi(words[2], &books->told) ||
-        !absl::WebSafeBase64Unescape(words[4], &sandbox) || !books->sandbox.ParseFromString(sandbox))
+        !absl::SimpleAtoi(words[3], &books->left_out_boot_ns) || !absl::WebSafeBase64Unescape(words[5], &sandbox) || !books->sandbox.ParseFromString(sandbox))
         return false;
     books->seen = *seen;
-    for (const absl::string_view word : absl::StrSplit(words[3], ',', absl::SkipEmpty())) {
+    for (const absl::string_view word : absl::StrSplit(words[4], ',', absl::SkipEmpty())) {
         const std::pair<std::string, std::string> kind = absl::StrSplit(word, absl::MaxSplits(':', 1));
         if (!absl::SimpleAtoi(kind.second, &books->kinds[kind.first])) return false;
     }
@@ -214,16 +293,14 @@ bool ParseBooks(absl::Span<const std::string> words, ChainBooks* books) {
 
 }  // namespace
 
-Status Spool::SaveHeads() {
-    std::vector<std::string> lines = {absl::StrCat("position ", next_position_)};
+Spool::Snapshot Spool::TakeSnapshot() const {
+    std::vector<std::string> lines = {absl::StrCat("position ", next_position_), absl::StrCat("boot ", boot_)};
     for (const auto& [sandbox, head] : chain_.heads()) {
         lines.push_back(absl::StrCat(head.seq, " ", head.chain.empty() ? "-" : head.chain, " ",
                                      head.sealed ? 1 : 0, " ", absl::CEscape(sandbox),
-                                     sandbox.empty() || head.sealed ? "" : BooksText(head.books)));
+                                     head.sealed ? absl::StrCat(" ", head.slot) : sandbox.empty() ? "" : BooksText(head.books)));
     }
-    SK_RETURN_IF_ERROR(Keep(PathOf("heads"), WithChecksum(lines)));
-    heads_saved_ = next_position_;
-    return absl::OkStatus();
+    return {WithChecksum(lines), next_position_};
 }
 
 Status Spool::LoadHeads() {
@@ -233,17 +310,22 @@ Status Spool::LoadHeads() {
         const std::vector<std::string> words = absl::StrSplit(line, ' ');
         if (words.size() == 2 && words[0] == "position" && absl::SimpleAtoi(words[1], &next_position_))
             continue;
+        if (words.size() == 2 && words[0] == "boot") {
+            heads_boot_ = words[1];
+            continue;
+        }
         ExportChain::Head head;
         std::string sandbox;
-        if ((words.size() != 4 && words.size() != 9) || !absl::SimpleAtoi(words[0], &head.seq) ||
-            !absl::CUnescape(words[3], &sandbox) ||
-            (words.size() == 9 && !ParseBooks(absl::MakeConstSpan(words).subspan(4), &head.books))) {
+        if ((words.size() != 4 && words.size() != 5 && words.size() != kOpenWords) ||
+            !absl::SimpleAtoi(words[0], &head.seq) || !absl::CUnescape(words[3], &sandbox) ||
+            (words.size() == 5 && !absl::SimpleAtoi(words[4], &head.slot)) ||
+            (words.size() == kOpenWords && !ParseBooks(absl::MakeConstSpan(words).subspan(4), &head.books))) {
             return absl::DataLossError(absl::StrCat(PathOf("heads"), ": not a head: ", line));
         }
         if (words[1] != "-") head.chain = words[1];
         chain_.RestoreHead(sandbox, head, words[2] == "1");
     }
-    heads_saved_ = next_position_;
+    heads_saved_ = heads_on_disk_ = next_position_;
     return absl::OkStatus();
 }
 
@@ -251,7 +333,7 @@ Status Spool::SaveAcks() {
     std::vector<std::string> lines;
     for (const auto& [name, reader] : readers_)
         lines.push_back(absl::StrCat(reader.acked, " ", absl::CEscape(name)));
-    return Keep(PathOf("acks"), WithChecksum(lines));
+    return ReplaceFile(PathOf("acks"), WithChecksum(lines));
 }
 
 // A reader that the configuration does not have any more holds nothing back.

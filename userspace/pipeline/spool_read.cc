@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
 #include "userspace/pipeline/spool.h"
 
@@ -86,6 +87,7 @@ Spool::Look Spool::Peek(Reader& reader, Lane lane) {
             continue;
         }
         cursor.at = at;
+        if (parsed == Parsed::kRecord && record.lane == kMark) continue;
         if (parsed == Parsed::kDamaged) {
             ++counters_.lost_damaged;
             ++damage_to_tell_;
@@ -101,10 +103,21 @@ Spool::Look Spool::Peek(Reader& reader, Lane lane) {
 }
 
 std::optional<Spool::Record> Spool::Next(const std::string& name) {
-    std::lock_guard lock(mutex_);
-    const auto found = readers_.find(name);
+    const auto found = readers_.find(name);  // they are fixed
     if (found == readers_.end()) return std::nullopt;
-    Reader& reader = found->second;
+    bool unsynced = false;
+    {
+        std::lock_guard lock(mutex_);
+        std::optional<Record> record = NextLocked(found->second, &unsynced);
+        if (!unsynced || BootNow() - committed_ns_ < options_.commit_ns) return record;
+    }
+    if (!Commit().ok()) return std::nullopt;  // counted
+    std::lock_guard lock(mutex_);
+    return NextLocked(found->second, &unsynced);
+}
+
+// `unsynced`: there is one, and it is not on the disk.
+std::optional<Spool::Record> Spool::NextLocked(Reader& reader, bool* unsynced) {
     Cursor* next = nullptr;
     for (int lane = 0; lane < kLanes; ++lane) {
         const Look seen = Peek(reader, static_cast<Lane>(lane));
@@ -114,6 +127,8 @@ std::optional<Spool::Record> Spool::Next(const std::string& name) {
         if (!next || cursor.peeked->position < next->peeked->position) next = &cursor;
     }
     if (!next || next->peeked->position > Readable()) return std::nullopt;
+    *unsynced = next->peeked->position > synced_;
+    if (*unsynced) return std::nullopt;
     const bool fresh = reader.flight.count(next->peeked->position) == 0;
     if (fresh && reader.flight.size() >= options_.max_in_flight) return std::nullopt;
     reader.flight[next->peeked->position] = kHanded;
