@@ -1,6 +1,7 @@
 #include "userspace/pipeline/spool_pump.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace stockade::pipeline {
 namespace {
@@ -19,10 +20,19 @@ SpoolPump::SpoolPump(Spool& spool, std::string reader, MakeFn make)
 SpoolPump::~SpoolPump() { Stop(0); }
 
 Status SpoolPump::Start() {
-    SK_ASSIGN_OR_RETURN(std::shared_ptr<exporters::SpooledExporter> exporter, make_());
-    exporter->OnDelivered([this](uint64_t tag, const Status& status) { OnDelivered(tag, status); });
-    exporter_ = std::move(exporter);
+    const Status made = Make();
     thread_ = std::thread([this] { Run(); });
+    return made;
+}
+
+Status SpoolPump::Make() {
+    auto made = make_();
+    std::lock_guard lock(mutex_);
+    made_ = made.status();
+    if (!made.ok()) return made_;
+    (*made)->OnDelivered([this](uint64_t tag, const Status& status) { OnDelivered(tag, status); });
+    counters_.remade += exporter_ != nullptr;
+    exporter_ = *std::move(made);
     return absl::OkStatus();
 }
 
@@ -30,11 +40,27 @@ void SpoolPump::Stop(int drain_ms) {
     if (!thread_.joinable()) return;
     stop_ = true;
     thread_.join();
-    exporter_->Close(drain_ms);
+    if (exporter_) exporter_->Close(drain_ms);
 }
 
 void SpoolPump::Run() {
+    // What it needs (a certificate, a password's file) may come later.
+    while (!stop_ && !exporter_) {
+        BackOff();
+        if (!stop_) (void)Make();  // Health says what is wrong
+    }
     while (!stop_) Step();
+}
+
+// A while that doubles. Reports are taken meanwhile.
+void SpoolPump::BackOff() {
+    backoff_ms_ = std::clamp(2 * backoff_ms_, kFirstBackoffMs, kMaxBackoffMs);
+    for (int waited = 0; waited < backoff_ms_ && !stop_; waited += kBusyMs) {
+        if (exporter_)
+            exporter_->Poll(kBusyMs);
+        else
+            std::this_thread::sleep_for(std::chrono::milliseconds(kBusyMs));
+    }
 }
 
 void SpoolPump::Step() {
@@ -97,11 +123,10 @@ void SpoolPump::OnDelivered(uint64_t tag, const Status& status) {
     Count(&PumpCounters::failed);
 }
 
-// Once nothing is under way any more, what failed is handed out again, after a while that doubles.
+// Once nothing is under way any more, what failed is handed out again.
 void SpoolPump::Recover() {
     if (!under_way_.empty()) return exporter_->Poll(kBusyMs);
-    backoff_ms_ = std::clamp(2 * backoff_ms_, kFirstBackoffMs, kMaxBackoffMs);
-    for (int waited = 0; waited < backoff_ms_ && !stop_; waited += kBusyMs) exporter_->Poll(kBusyMs);
+    BackOff();
     held_.reset();
     spool_.Rewind(reader_);
     failed_ = false;
@@ -111,12 +136,7 @@ void SpoolPump::Remake() {
     exporter_->Close(0);  // tells of all that is under way
     under_way_.clear();
     failed_ = true;
-    auto made = make_();
-    if (!made.ok()) return;  // the old one says so again
-    (*made)->OnDelivered([this](uint64_t tag, const Status& status) { OnDelivered(tag, status); });
-    std::lock_guard lock(mutex_);
-    exporter_ = *std::move(made);
-    ++counters_.remade;
+    (void)Make();  // else the old one says so again
 }
 
 void SpoolPump::Count(uint64_t PumpCounters::* counter) {
@@ -133,6 +153,7 @@ Status SpoolPump::Health() const {
     std::shared_ptr<exporters::SpooledExporter> exporter;
     {
         std::lock_guard lock(mutex_);
+        if (!made_.ok()) return made_;
         exporter = exporter_;
     }
     return exporter ? exporter->Health() : absl::FailedPreconditionError("not started");

@@ -2,7 +2,7 @@
 // sends again what is not, tells what the peer will never take.
 //
 //   SpoolPump pump(*spool, "kafka", [&] { return exporters::MakeKafka(options); });
-//   SK_RETURN_IF_ERROR(pump.Start());   // fails for options that are wrong; a peer that is away is waited for
+//   Status status = pump.Start();   // says why the exporter could not be made; it is tried again, as a peer that is away is
 //   ...
 //   pump.Stop(5000);                    // what is under way has so long
 //
@@ -40,7 +40,7 @@ class SpoolPump {
     using MakeFn = std::function<StatusOr<std::unique_ptr<exporters::SpooledExporter>>()>;
     SpoolPump(Spool& spool, std::string reader, MakeFn make);
     ~SpoolPump();
-    Status Start();
+    Status Start();  // the thread runs, whatever it returns
     void Stop(int drain_ms);
 
     PumpCounters counters() const;
@@ -55,6 +55,8 @@ class SpoolPump {
         std::string chain;
     };
     void Run();
+    Status Make();
+    void BackOff();
     void Step();
     void SendNext();
     void Recover();
@@ -72,7 +74,8 @@ class SpoolPump {
     bool failed_ = false;
     int backoff_ms_ = 0;
     mutable std::mutex mutex_;
-    std::shared_ptr<exporters::SpooledExporter> exporter_;  // replaced under mutex_
+    std::shared_ptr<exporters::SpooledExporter> exporter_;  // replaced under mutex_; null = could not be made yet
+    Status made_;                                           // of the last try
     PumpCounters counters_;
 };
 

@@ -148,6 +148,23 @@ TEST_F(SpoolPumpTest, AnExporterThatBreaksIsMadeAnew) {
     EXPECT_FALSE(Verify(peer_.got)["a"].faulty());
 }
 
+TEST_F(SpoolPumpTest, AnExporterThatCannotBeMadeYetIsTriedAgain) {
+    std::atomic<int> tries{0};
+    SpoolPump pump(*spool_, "r", [&]() -> StatusOr<std::unique_ptr<exporters::SpooledExporter>> {
+        if (++tries < 3) return absl::NotFoundError("no such file: ca.pem");
+        return Make();
+    });
+    const Status first = pump.Start();
+    EXPECT_TRUE(absl::IsNotFound(first)) << first;
+    EXPECT_FALSE(pump.Health().ok());
+    Fill(1, 20);
+    Await(20);
+    EXPECT_TRUE(pump.Health().ok());
+    EXPECT_EQ(tries, 3);
+    pump.Stop(0);
+    EXPECT_FALSE(Verify(peer_.got)["a"].faulty());
+}
+
 TEST_F(SpoolPumpTest, WhatIsUnderWayAtTheEndComesAgainAtTheNextStart) {
     peer_.away = true;
     ASSERT_TRUE(pump_.Start().ok());
