@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporters/format/format.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/fd.h"
 
@@ -27,6 +28,9 @@ constexpr size_t kMaxBufferBytes = 1 << 20;
 // A reader of a pipe that takes nothing for so long is told as a failure; the lines stay in the spool.
 constexpr int kStuckMs = 1000;
 // Half a line is no longer than a record of the spool, as JSON.
+// While lines keep coming a sync waits for more of them, so long or so many bytes.
+constexpr uint64_t kSyncNs = 50'000'000;
+constexpr size_t kSyncBytes = 4 << 20;
 constexpr off_t kMaxHalfLine = 32 << 20;
 constexpr uint64_t kRotateBytes = 100 << 20;
 constexpr uint64_t kRotateKeep = 5;
@@ -37,6 +41,7 @@ struct JsonlFileOptions {
     Format format = Format::kNative;
     uint64_t rotate_bytes = kRotateBytes;
     uint64_t rotate_keep = kRotateKeep;
+    std::function<int(int fd)> sync;
 };
 
 class JsonlFile : public SpooledExporter {
@@ -49,17 +54,28 @@ class JsonlFile : public SpooledExporter {
 
     Status Send(uint64_t tag, const v1::Event& event, bool) override {
         if (buffer_.size() >= kMaxBufferBytes) return absl::UnavailableError("the buffer is full");
+        const size_t start = buffer_.size();
         AppendAs(options_.format, event, &buffer_);
         buffer_.push_back('\n');
-        lines_.push_back({tag, buffer_.size()});
+        lines_.push_back({tag, buffer_.size(), buffer_.size() - start});
         std::lock_guard lock(mutex_);
         ++counters_.accepted;
         return absl::OkStatus();
     }
 
+    // `timeout_ms` 0: more comes at once.
     void Poll(int timeout_ms) override {
-        if (!lines_.empty()) return Finish(Write());
-        (void)poll(nullptr, 0, timeout_ms);  // there is nothing to wait for but time
+        if (!lines_.empty()) {
+            if (const Status status = Write(); !status.ok() || !regular_) return Finish(status);
+            written_lines_.insert(written_lines_.end(), lines_.begin(), lines_.end());
+            lines_.clear();
+            buffer_.clear();
+        }
+        if (written_lines_.empty()) {
+            (void)poll(nullptr, 0, timeout_ms);  // there is nothing to wait for but time
+        } else if (timeout_ms > 0 || bytes_ - synced_ >= kSyncBytes || BootNow() - synced_ns_ >= kSyncNs) {
+            FinishSynced(Sync());
+        }
     }
 
     Status Health() const override {
@@ -68,7 +84,7 @@ class JsonlFile : public SpooledExporter {
     }
 
     void Close(int) override {
-        if (!lines_.empty()) Finish(Write());
+        Poll(1);
         fd_.Reset();
     }
 
@@ -81,6 +97,7 @@ class JsonlFile : public SpooledExporter {
     struct Line {
         uint64_t tag;
         size_t end;  // in buffer_
+        size_t bytes;
     };
 
     Status Write() {
@@ -97,11 +114,45 @@ class JsonlFile : public SpooledExporter {
         if (status.ok()) {
             bytes_ += buffer_.size();
         } else if (regular_) {
-            // All or nothing: what comes again must not stand behind half of itself.
-            if (ftruncate(fd_.get(), static_cast<off_t>(bytes_)) != 0) fd_.Reset();  // healed when it is opened
+            TakeBack(bytes_);
             written_ = 0;
         }
         return status;
+    }
+
+    // All or nothing: what comes again must not stand behind itself, or half of itself.
+    void TakeBack(uint64_t to) {
+        if (!fd_.ok()) return;
+        if (ftruncate(fd_.get(), static_cast<off_t>(to)) != 0) fd_.Reset();  // healed when it is opened
+        bytes_ = to;
+    }
+
+    Status Sync() {
+        synced_ns_ = BootNow();
+        if (!fd_.ok()) return absl::UnavailableError(absl::StrCat("sync ", options_.path, ": it is closed"));
+        if (options_.sync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", options_.path));
+        if (made_) {
+            const size_t slash = options_.path.rfind('/');
+            SK_ASSIGN_OR_RETURN(const Fd folder, Fd::Open(options_.path.substr(0, slash + 1), O_RDONLY | O_DIRECTORY));
+            if (fsync(folder.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync the folder of ", options_.path));
+            made_ = false;
+        }
+        synced_ = bytes_;
+        return absl::OkStatus();
+    }
+
+    void FinishSynced(const Status& status) {
+        std::vector<Line> lines;
+        lines.swap(written_lines_);
+        if (!status.ok()) TakeBack(synced_);
+        {
+            std::lock_guard lock(mutex_);
+            health_ = status;
+            if (status.ok()) counters_.delivered += lines.size();
+            for (const Line& line : lines) counters_.bytes += status.ok() ? line.bytes : 0;
+        }
+        for (const Line& line : lines)
+            delivered_(line.tag, status.ok() ? status : absl::UnavailableError(status.message()));
     }
 
     Status WriteBytes(absl::string_view bytes, size_t* written) {
@@ -153,6 +204,8 @@ class JsonlFile : public SpooledExporter {
             st.st_ino == named.st_ino && st.st_dev == named.st_dev) {
             return absl::OkStatus();
         }
+        // Renamed by somebody: what is in it is synced where it is.
+        if (fd_.ok() && !written_lines_.empty()) FinishSynced(Sync());
         if (options_.path == "-") {
             SK_ASSIGN_OR_RETURN(fd_, Fd::Dup(STDOUT_FILENO));
             return absl::OkStatus();  // whoever gave it to us may share it: nothing is cut or renamed
@@ -166,7 +219,10 @@ class JsonlFile : public SpooledExporter {
         if (fstat(fd_.get(), &st) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", options_.path));
         regular_ = S_ISREG(st.st_mode);
         bytes_ = static_cast<uint64_t>(st.st_size);
-        return regular_ ? CutHalfLine() : absl::OkStatus();
+        made_ = bytes_ == 0;
+        if (regular_) SK_RETURN_IF_ERROR(CutHalfLine());
+        synced_ = bytes_;
+        return absl::OkStatus();
     }
 
     Status CutHalfLine() {
@@ -189,6 +245,7 @@ class JsonlFile : public SpooledExporter {
 
     Status Rotate() {
         const auto at = [&](uint64_t number) { return absl::StrCat(options_.path, ".", number); };
+        if (!written_lines_.empty()) FinishSynced(Sync());
         fd_.Reset();
         if (options_.rotate_keep == 0) (void)unlink(options_.path.c_str());  // made anew, or appended to
         for (uint64_t number = options_.rotate_keep; number > 0; --number) {
@@ -203,7 +260,11 @@ class JsonlFile : public SpooledExporter {
     Delivered delivered_;
     Fd fd_;
     bool regular_ = false;
-    uint64_t bytes_ = 0;  // of the regular file
+    bool made_ = false;       // its name may not be on the disk
+    uint64_t bytes_ = 0;      // of the regular file
+    uint64_t synced_ = 0;     // of these, on the disk
+    uint64_t synced_ns_ = 0;  // boot; the last sync
+    std::vector<Line> written_lines_;  // of the regular file, and not synced
     std::string buffer_;
     std::vector<Line> lines_;
     size_t written_ = 0;  // of buffer_, by the last Write
@@ -222,7 +283,13 @@ Status Wrong(absl::string_view what) {
 std::vector<std::string> JsonlFileOptionNames() { return {"format", "path", "rotatebytes", "rotatekeep"}; }
 
 StatusOr<std::unique_ptr<SpooledExporter>> MakeJsonlFile(const ExporterOptions& options) {
+    return MakeJsonlFileSyncedBy(options, fdatasync);
+}
+
+StatusOr<std::unique_ptr<SpooledExporter>> MakeJsonlFileSyncedBy(const ExporterOptions& options,
+                                                                 std::function<int(int fd)> sync) {
     JsonlFileOptions out;
+    out.sync = std::move(sync);
     for (const auto& [key, value] : options) {
         if (key == "path") {
             out.path = value;

@@ -1,4 +1,5 @@
-// JSON lines that must not be lost: fed from the spool, a line counts once the operating system has it.
+// JSON lines that must not be lost: fed from the spool, a line counts once it is on the disk (in a pipe: once it is in it).
+// Many lines share a sync.
 //
 //   SK_ASSIGN_OR_RETURN(auto file, MakeJsonlFile({{"path", "/var/log/stockade/events.jsonl"}, {"format", "ocsf"}}));
 //
@@ -11,6 +12,7 @@
 // is cut off: its event comes again. On a full disk, or without its directory, it tries again.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +23,8 @@ namespace stockade::exporters {
 
 // kInvalidArgument names the option. Nothing is opened yet.
 StatusOr<std::unique_ptr<SpooledExporter>> MakeJsonlFile(const ExporterOptions& options);
+// With another fdatasync(2).
+StatusOr<std::unique_ptr<SpooledExporter>> MakeJsonlFileSyncedBy(const ExporterOptions& options, std::function<int(int fd)> sync);
 std::vector<std::string> JsonlFileOptionNames();
 
 }  // namespace stockade::exporters

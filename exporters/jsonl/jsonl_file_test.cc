@@ -61,11 +61,45 @@ class JsonlFileTest : public testing::Test {
     std::map<uint64_t, Status> told_;
 };
 
+TEST_F(JsonlFileTest, ALineCountsOnceItIsOnTheDiskAndManyShareASync) {
+    int syncs = 0;
+    bool broken = false;
+    auto made = MakeJsonlFileSyncedBy({{"path", path_}}, [&](int fd) {
+        ++syncs;
+        return broken ? (errno = EIO, -1) : fdatasync(fd);
+    });
+    ASSERT_TRUE(made.ok()) << made.status();
+    (*made)->OnDelivered([this](uint64_t tag, const Status& status) { told_[tag] = status; });
+    ASSERT_TRUE(Send(**made, 1).ok());
+    (*made)->Poll(1);
+    EXPECT_EQ(told_.count(1), 1u);
+    syncs = 0;
+    for (uint64_t tag = 2; tag <= 40; ++tag) {
+        ASSERT_TRUE(Send(**made, tag).ok());
+        (*made)->Poll(0);  // there is more
+    }
+    EXPECT_LE(syncs, 3) << "by time";
+    (*made)->Poll(1);
+    EXPECT_EQ(told_.size(), 40u);
+    // What the disk does not take is taken back: it comes again, and must not stand there twice.
+    broken = true;
+    ASSERT_TRUE(Send(**made, 41).ok());
+    (*made)->Poll(1);
+    EXPECT_FALSE(told_[41].ok());
+    EXPECT_FALSE((*made)->Health().ok());
+    EXPECT_EQ(Ids(path_).size(), 40u);
+    broken = false;
+    ASSERT_TRUE(Send(**made, 41).ok());
+    (*made)->Poll(1);
+    EXPECT_TRUE(told_[41].ok()) << told_[41];
+    EXPECT_EQ(Ids(path_).size(), 41u);
+}
+
 TEST_F(JsonlFileTest, WritesLinesAndTellsOfEachOnceItIsThere) {
     auto file = Make();
     for (uint64_t tag : {1, 2, 3}) ASSERT_TRUE(Send(*file, tag).ok());
     EXPECT_TRUE(told_.empty());
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_THAT(Ids(path_), ElementsAre("e1", "e2", "e3"));
     EXPECT_EQ(told_.size(), 3u);
     for (const auto& [tag, status] : told_) EXPECT_TRUE(status.ok()) << tag << status;
@@ -82,9 +116,9 @@ TEST_F(JsonlFileTest, RotatesAtTheBoundAndKeepsSoMany) {
     auto file = Make({{"rotatebytes", "60"}, {"rotatekeep", "2"}});
     for (uint64_t tag = 1; tag <= 4; ++tag) {
         ASSERT_TRUE(Send(*file, tag).ok());
-        file->Poll(0);
+        file->Poll(1);
         ASSERT_TRUE(Send(*file, tag + 10).ok());
-        file->Poll(0);
+        file->Poll(1);
     }
     EXPECT_THAT(Ids(path_), ElementsAre("e4", "e14"));
     EXPECT_THAT(Ids(path_ + ".1"), ElementsAre("e3", "e13"));
@@ -95,10 +129,10 @@ TEST_F(JsonlFileTest, RotatesAtTheBoundAndKeepsSoMany) {
 TEST_F(JsonlFileTest, AFileThatSomebodyElseRenamedIsMadeAnew) {
     auto file = Make();
     ASSERT_TRUE(Send(*file, 1).ok());
-    file->Poll(0);
+    file->Poll(1);
     std::filesystem::rename(path_, path_ + ".old");
     ASSERT_TRUE(Send(*file, 2).ok());
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_THAT(Ids(path_ + ".old"), ElementsAre("e1"));
     EXPECT_THAT(Ids(path_), ElementsAre("e2"));
 }
@@ -107,7 +141,7 @@ TEST_F(JsonlFileTest, HalfALineOfACrashIsCutOff) {
     std::ofstream(path_) << "{\"id\":\"e1\"}\n" << std::string(10000, 'x');
     auto file = Make();
     ASSERT_TRUE(Send(*file, 2).ok());
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_THAT(Ids(path_), ElementsAre("e1", "e2"));
 }
 
@@ -115,12 +149,12 @@ TEST_F(JsonlFileTest, WithoutItsDirectoryItSaysSoAndTriesAgain) {
     path_ = root_ + "/later/events.jsonl";
     auto file = Make();
     ASSERT_TRUE(Send(*file, 1).ok());
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_TRUE(absl::IsNotFound(file->Health())) << file->Health();
     EXPECT_TRUE(absl::IsUnavailable(told_.at(1))) << "it may be sent again";
     std::filesystem::create_directory(root_ + "/later");
     ASSERT_TRUE(Send(*file, 1).ok());
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_TRUE(told_.at(1).ok());
     EXPECT_TRUE(file->Health().ok());
     EXPECT_THAT(Ids(path_), ElementsAre("e1"));
@@ -130,19 +164,19 @@ TEST_F(JsonlFileTest, WithoutItsDirectoryItSaysSoAndTriesAgain) {
 TEST_F(JsonlFileTest, AWriteThatIsCutLeavesNoHalfLine) {
     auto file = Make();
     ASSERT_TRUE(Send(*file, 1).ok());
-    file->Poll(0);
+    file->Poll(1);
     rlimit before{};
     ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, SIG_IGN);
     const rlimit small{std::filesystem::file_size(path_) + 10, before.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
     for (uint64_t tag : {2, 3}) ASSERT_TRUE(Send(*file, tag).ok());
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_TRUE(absl::IsUnavailable(told_.at(2)) && absl::IsUnavailable(told_.at(3)));
     EXPECT_THAT(Ids(path_), ElementsAre("e1"));
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     for (uint64_t tag : {2, 3}) ASSERT_TRUE(Send(*file, tag).ok());
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_THAT(Ids(path_), ElementsAre("e1", "e2", "e3"));
 }
 
@@ -151,14 +185,14 @@ TEST_F(JsonlFileTest, AFifoIsWaitedForAndAReaderThatStandsStillIsTold) {
     auto file = Make();
     uint64_t tag = 0, taken = 0;
     ASSERT_TRUE(Send(*file, ++tag).ok());
-    file->Poll(0);
+    file->Poll(1);
     ASSERT_EQ(told_.count(tag), 1u);
     EXPECT_FALSE(told_[tag].ok()) << "nobody would ever read it";
     const Fd reader(open(path_.c_str(), O_RDONLY | O_NONBLOCK));
     // A pipe holds 64 KiB.
     while (Send(*file, ++tag).ok() && tag < 3000) {
     }
-    file->Poll(0);
+    file->Poll(1);
     EXPECT_THAT(std::string(file->Health().message()), HasSubstr("nobody reads it"));
     for (const auto& [number, status] : told_) taken += status.ok();
     EXPECT_GT(taken, 0u);
