@@ -3,11 +3,13 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "userspace/policy/nearest.h"
 
 namespace stockade::cmd {
@@ -95,6 +97,33 @@ Status ParseExporter(const std::string& path, const YAML::Node& node, ExporterCo
     return absl::OkStatus();
 }
 
+// "<path>.<number>", which a jsonl exporter keeps its full files as.
+bool IsRotated(absl::string_view name, absl::string_view path) {
+    if (!absl::ConsumePrefix(&name, path) || !absl::ConsumePrefix(&name, ".")) return false;
+    return !name.empty() && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
+}
+
+// A file, and those that it is renamed to: two that write one of them cut each other's lines.
+Status CheckPaths(const EventsConfig& events) {
+    std::vector<std::pair<std::string, const ExporterConfig*>> before;
+    for (const ExporterConfig& exporter : events.exporters) {
+        const auto option = exporter.options.find("path");
+        if (option == exporter.options.end()) continue;
+        std::error_code error;
+        // Links followed as far as there are any; what cannot be looked at now is compared as it is written.
+        std::string path = option->second == "-" ? "-" : std::filesystem::weakly_canonical(option->second, error).string();
+        if (error) path = std::filesystem::path(option->second).lexically_normal().string();
+        for (const auto& [other, owner] : before) {
+            if (path == other || IsRotated(path, other) || IsRotated(other, path))
+                return Wrong(exporter.option_at.at("path"),
+                             absl::StrCat("exporter ", owner->name, " (", owner->at, ") writes ", option->second,
+                                          " already: each needs a path of its own"));
+        }
+        before.emplace_back(std::move(path), &exporter);
+    }
+    return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string EventsConfig::Text() const {
@@ -151,7 +180,7 @@ Status CheckExporters(const EventsConfig& events, const std::vector<ExporterKind
         if (const Status status = kind->check(exporter.options); !status.ok())
             return Wrong(exporter.at, status.message());
     }
-    return absl::OkStatus();
+    return CheckPaths(events);
 }
 
 std::vector<std::string> ExporterWarnings(const EventsConfig& events) {

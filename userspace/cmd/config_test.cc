@@ -142,6 +142,10 @@ TEST_F(ConfigFile, OptionsOfExportersAreCheckedByTheirKind) {
         {"events:\n  exporters:\n    - kind: kafka\n      hostprt: x\n",
          ":4:7: unknown key hostprt of a kafka exporter; did you mean 'hostport'?"},
         {"events:\n  exporters:\n    - kind: jsonl\n", ":3:7: path is missing"},
+        {"events:\n  exporters:\n    - {kind: jsonl, path: /var/log/a}\n    - {kind: jsonl, name: b, path: /var/log/../log/a}\n",
+         ":4:30: exporter jsonl ("},
+        {"events:\n  exporters:\n    - {kind: jsonl, path: /x.1}\n    - {kind: jsonl, name: b, path: /x}\n", ":4:30: exporter jsonl ("},
+        {"events:\n  exporters:\n    - {kind: jsonl, path: \"-\"}\n    - {kind: jsonl, name: b, path: \"-\"}\n", "writes - already"},
     };
     for (const auto& [text, expected] : cases) {
         const auto config = Load(text);
