@@ -37,16 +37,6 @@ StatusOr<std::string> SocketOf(const ClientOptions& options) {
     return config.socket_path();
 }
 
-// The agent of this very installation: beside our own binary, else by PATH.
-std::string AgentBinary() {
-    char self[4096];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n <= 0) return "stockaded";
-    const std::string path(self, static_cast<size_t>(n));
-    const std::string beside = path.substr(0, path.rfind('/') + 1) + "stockaded";
-    return access(beside.c_str(), X_OK) == 0 ? beside : "stockaded";
-}
-
 // In the child: a daemon of its own, told by a pipe where to say that it is ready.
 [[noreturn]] void ExecAgent(const ClientOptions& options, const std::string& socket, int ready_fd) {
     (void)setsid();
@@ -125,6 +115,15 @@ Status StartAgent(const ClientOptions& options, const std::string& socket) {
 }
 
 }  // namespace
+
+std::string AgentBinary() {
+    char self[4096];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n <= 0) return "stockaded";
+    const std::string path(self, static_cast<size_t>(n));
+    const std::string beside = path.substr(0, path.rfind('/') + 1) + "stockaded";
+    return access(beside.c_str(), X_OK) == 0 ? beside : "stockaded";
+}
 
 StatusOr<api::Channel> ConnectAgent(const ClientOptions& options) {
     SK_ASSIGN_OR_RETURN(const std::string socket, SocketOf(options));

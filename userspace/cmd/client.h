@@ -22,6 +22,9 @@ struct ClientOptions {
     std::vector<std::string> results;
 };
 
+// stockaded of this very installation: beside our own binary, else by PATH.
+std::string AgentBinary();
+
 // The running agent. kUnavailable, with what to do, when there is none.
 StatusOr<api::Channel> ConnectAgent(const ClientOptions& options);
 // The same, but starts a transient one when none runs and the caller is root.

@@ -15,6 +15,7 @@
 #include "exporters/jsonl/jsonl_file.h"
 #include "exporters/kafka/kafka.h"
 #include "exporters/kafka/kafka_options.h"
+#include "exporters/kafka/kafka_topics.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
@@ -213,9 +214,17 @@ Status Serve(const Flags& flags, Helper& helper) {
     return status;
 }
 
+// For `stockade verify --kafka`, which has no client of Kafka's: no agent, and no root.
+int PrintTopics(int argc, char** argv) {
+    const Status status = exporters::PrintTopics({argv, argv + argc}, STDOUT_FILENO);
+    if (!status.ok()) (void)WriteAll(STDERR_FILENO, absl::StrCat("stockade: verify: ", status.message(), "\n"));  // as the exit status
+    return status.ok() ? 0 : 1;
+}
+
 }  // namespace
 
 int AgentMain(int argc, char** argv) {
+    if (argc > 1 && absl::string_view(argv[1]) == "--print-topics") return PrintTopics(argc - 2, argv + 2);
     // Before anything is loaded, opened or started.
     StatusOr<Helper> helper = Helper::Fork(argc, argv);
     if (!helper.ok()) {

@@ -9,13 +9,16 @@
 #include <iostream>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/fd.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/json.h"
+#include "userspace/cmd/verify_topics.h"
 #include "userspace/pipeline/verify.h"
 
 namespace stockade::cmd {
@@ -28,6 +31,9 @@ constexpr uint64_t kMaxComplaints = 5;
 
 struct VerifyFlags {
     std::vector<std::string> files;
+    std::string kafka;
+    std::string topic_prefix = "stockade";
+    std::vector<std::string> kafka_options;
     std::string output = "text";
     std::string key;
 };
@@ -113,14 +119,45 @@ Status Read(const std::string& path, pipeline::Verifier* verifier) {
     return in.bad() ? ErrnoStatus(errno, absl::StrCat("read ", path)) : absl::OkStatus();
 }
 
+// Each partition is a source of its own: order is kept in it, and not between them.
+Status ReadKafka(const VerifyFlags& flags, pipeline::Verifier* verifier) {
+    std::vector<std::string> options = {"hostport=" + flags.kafka, "topic=" + flags.topic_prefix};
+    options.insert(options.end(), flags.kafka_options.begin(), flags.kafka_options.end());
+    std::string where;
+    uint64_t number = 0;
+    return ReadTopicLines(options, [&](const std::string& line) {
+        if (absl::StartsWith(line, "# ")) {
+            const std::vector<std::string> words = absl::StrSplit(line, ' ');
+            if (words.size() != 4) return absl::InternalError(absl::StrCat("not of a topic: ", line));
+            where = absl::StrCat(words[1], "[", words[2], "]");
+            number = 0;
+            verifier->NextSource();
+            if (words[3] != "0")
+                LogWarning("verify: ", where, " begins at offset ", words[3], ": the broker has removed what was before, which will be missing");
+            return absl::OkStatus();
+        }
+        const Status status = verifier->AddLine(line);
+        ++number;
+        if (absl::IsResourceExhausted(status)) return Annotate(status, where);
+        if (!status.ok() && verifier->bad_lines() <= kMaxComplaints) LogWarning(where, ": message ", number, ": ", status.message());
+        return absl::OkStatus();
+    });
+}
+
+Status ReadAllSources(const VerifyFlags& flags, pipeline::Verifier* verifier) {
+    if (!flags.kafka.empty()) SK_RETURN_IF_ERROR(ReadKafka(flags, verifier));
+    for (const std::string& path : flags.files) {
+        verifier->NextSource();
+        SK_RETURN_IF_ERROR(Read(path, verifier));
+    }
+    return absl::OkStatus();
+}
+
 int Verify(const VerifyFlags& flags) {
     pipeline::Verifier verifier({.key = flags.key});
-    for (const std::string& path : flags.files) {
-        verifier.NextSource();
-        if (const Status status = Read(path, &verifier); !status.ok()) {
-            LogError("verify: ", status.message());
-            return kOwnFailure;
-        }
+    if (const Status status = ReadAllSources(flags, &verifier); !status.ok()) {
+        LogError("verify: ", status.message());
+        return kOwnFailure;
     }
     const std::vector<pipeline::ChainReport> reports = verifier.Finish();
     int code = verifier.bad_lines() > 0 ? kFaulty : 0;
@@ -145,8 +182,15 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
     auto flags = std::make_shared<VerifyFlags>();  // lives as long as the callback below
     CLI::App* verify =
         app.add_subcommand("verify", "Whether exported events are complete, in order and unchanged");
-    verify->add_option("FILE", flags->files, "JSON lines as they were exported, a file for each topic; - is standard input")
-        ->required();
+    verify->add_option("FILE", flags->files, "JSON lines as they were exported, a file for each topic; - is standard input");
+    CLI::Option* kafka = verify->add_option("--kafka", flags->kafka, "Brokers, with commas: reads each topic to its end of now")
+                             ->type_name("HOST:PORT");
+    verify->add_option("--topic-prefix", flags->topic_prefix, "topic of the kafka exporter (stockade)")->needs(kafka)->type_name("T");
+    verify
+        ->add_option("--kafka-option", flags->kafka_options,
+                     "another option of the kafka exporter, such as tls=true, cacertfile=FILE, topic.file=NAME")
+        ->needs(kafka)
+        ->type_name("KEY=VALUE");
     verify
         ->add_option("--key", flags->key,
                      "the node's public key (64 digits): without it the key in the seal is believed")
@@ -157,7 +201,10 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
             },
             "HEX"));
     verify->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
-    verify->callback([flags, &exit_code] { exit_code = Verify(*flags); });
+    verify->callback([flags, &exit_code] {
+        if (flags->files.empty() && flags->kafka.empty()) throw CLI::RequiredError("FILE or --kafka");
+        exit_code = Verify(*flags);
+    });
 }
 
 }  // namespace stockade::cmd
