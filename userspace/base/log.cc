@@ -1,13 +1,12 @@
 #include "userspace/base/log.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "userspace/base/log_write.h"
 
 namespace stockade {
 namespace {
@@ -19,11 +18,9 @@ void SetLogLevel(LogLevel level) { g_level.store(static_cast<int>(level)); }
 
 void Log(LogLevel level, absl::string_view message) {
     if (static_cast<int>(level) < g_level.load(std::memory_order_relaxed)) return;
-    std::string line = absl::StrCat(
-        absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()), " ",
-        kNames[static_cast<int>(level)], " ", absl::Utf8SafeCHexEscape(message), "\n");
-    // Standard error may be closed; a log line has nowhere else to go.
-    (void)!write(STDERR_FILENO, line.data(), line.size());
+    WriteLogLine(static_cast<int>(level), kNames[static_cast<int>(level)],
+                 absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
+                 absl::Utf8SafeCHexEscape(message));
 }
 
 }  // namespace stockade
