@@ -111,6 +111,20 @@ uint64_t EventPath::PassesHandedOn() {
     return ready_.empty() ? sequencer_.passes_handed_on() : 0;
 }
 
+PathCounters EventPath::counters() {
+    PathCounters counters;
+    for (size_t i = 0; i < counters.decode.size(); ++i)
+        counters.decode[i] = decoder_.count(static_cast<decode::Reason>(i));
+    counters.redacted = decoder_.redactor().counts();
+    std::lock_guard lock(mutex_);
+    counters.sequence = sequencer_.counters();
+    counters.waiting = sequencer_.waiting();
+    counters.tree = tree_.counters();
+    counters.processes = tree_.size();
+    counters.summaries_overflowed = summary_.overflowed();
+    return counters;
+}
+
 void EventPath::Publish(v1::Event event) {
     (void)decoder_.redactor().Redact(&event);  // counted there
     {

@@ -20,9 +20,11 @@
 // Who must act at once (respond) takes urgent records before they are in order.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -36,6 +38,17 @@
 #include "userspace/pipeline/summary.h"
 
 namespace stockade::pipeline {
+
+// All that the parts of the path have counted.
+struct PathCounters {
+    std::array<uint64_t, static_cast<size_t>(decode::Reason::COUNT)> decode{};  // by decode::Reason
+    Sequencer::Counters sequence;
+    size_t waiting = 0;
+    enrich::ProcessTree::Counters tree;
+    size_t processes = 0;
+    uint64_t summaries_overflowed = 0;
+    std::map<std::string, uint64_t> redacted;  // by pattern
+};
 
 using Observer = std::function<void(const v1::Event&)>;
 
@@ -77,6 +90,8 @@ class EventPath {
     void OnDrained(uint64_t now_boot_ns);
     // Up to which call of OnDrained, counted from 1, every record before it has reached the observers.
     uint64_t PassesHandedOn();
+    // Any thread; waits for no observer.
+    PathCounters counters();
     // Events of the agent's own (lifecycle, finding, agent, summary): id, node, kind, boot_ns
     // and time are filled in where they are empty, secrets replaced. Same observers.
     void Publish(v1::Event event);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "userspace/base/clock.h"
+
 namespace stockade::pipeline {
 namespace {
 
@@ -84,7 +86,8 @@ void SpoolPump::SendNext() {
         return held_.reset();
     }
     // Before: the report may come while it is sent.
-    under_way_[held_->position] = {event.sandbox().id(), event.node(), event.export_seq(), event.chain()};
+    under_way_[held_->position] = {event.sandbox().id(), event.node(), event.export_seq(), event.chain(),
+                                   held_->again ? 0 : event.boot_ns()};
     const Status status = exporter_->Send(held_->position, event, held_->again);
     if (status.ok()) {
         Count(&PumpCounters::sent);
@@ -108,6 +111,7 @@ void SpoolPump::OnDelivered(uint64_t tag, const Status& status) {
     if (status.ok()) {
         spool_.Ack(reader_, tag);
         backoff_ms_ = 0;
+        delivery_.ObserveSince(what.boot_ns, BootNow());
         return Count(&PumpCounters::delivered);
     }
     if (absl::IsInvalidArgument(status)) {
@@ -145,8 +149,12 @@ void SpoolPump::Count(uint64_t PumpCounters::* counter) {
 }
 
 PumpCounters SpoolPump::counters() const {
+    const bool up = Health().ok();
     std::lock_guard lock(mutex_);
-    return counters_;
+    PumpCounters counters = counters_;
+    counters.up = up;
+    counters.delivery = delivery_.Read();
+    return counters;
 }
 
 Status SpoolPump::Health() const {

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "exporters/exporter.h"
+#include "userspace/base/histogram.h"
 #include "userspace/pipeline/spool.h"
 
 namespace stockade::pipeline {
@@ -27,9 +28,11 @@ namespace stockade::pipeline {
 struct PumpCounters {
     uint64_t sent = 0;
     uint64_t delivered = 0;
-    uint64_t rejected = 0;  // will never be taken; told as lost
-    uint64_t failed = 0;    // not delivered at that time, and sent again
-    uint64_t remade = 0;    // exporters that broke
+    uint64_t rejected = 0;       // will never be taken; told as lost
+    uint64_t failed = 0;         // not delivered at that time, and sent again
+    uint64_t remade = 0;         // exporters that broke
+    bool up = true;              // the peer does not complain
+    Histogram::Counts delivery;  // from the operation to its delivery
 };
 
 class SpoolPump {
@@ -53,6 +56,7 @@ class SpoolPump {
         std::string node;
         uint64_t export_seq;
         std::string chain;
+        uint64_t boot_ns;  // of the operation; 0 = spooled before this start, perhaps before this boot
     };
     void Run();
     Status Make();
@@ -73,6 +77,7 @@ class SpoolPump {
     std::map<uint64_t, UnderWay> under_way_;
     bool failed_ = false;
     int backoff_ms_ = 0;
+    Histogram delivery_;
     mutable std::mutex mutex_;
     std::shared_ptr<exporters::SpooledExporter> exporter_;  // replaced under mutex_; null = could not be made yet
     Status made_;                                           // of the last try
