@@ -24,6 +24,8 @@ execute_process(COMMAND ${PROJECT_SOURCE_DIR}/cmake/librdkafka --where OUTPUT_VA
 if(NOT EXISTS ${rdkafka}/lib/librdkafka.a)
     message(FATAL_ERROR "librdkafka is not built yet: run ./dev setup")
 endif()
+# Debian has these as shared libraries alone: the agent links them, and nothing that has to start fast.
+pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET GLOBAL prometheus-cpp-pull)
 # Tests only: a second reader of DNS messages.
 pkg_check_modules(ldns REQUIRED IMPORTED_TARGET GLOBAL ldns)
 
@@ -66,6 +68,7 @@ stockade_alias(sodium PkgConfig::libsodium)
 stockade_alias(re2 PkgConfig::re2)
 stockade_alias(rdkafka ${rdkafka}/lib/librdkafka.a OpenSSL::SSL OpenSSL::Crypto PkgConfig::zstd PkgConfig::lz4 PkgConfig::zlib Threads::Threads)
 target_include_directories(dep_rdkafka SYSTEM INTERFACE ${rdkafka}/include)
+stockade_alias(prometheus PkgConfig::prometheus)
 stockade_alias(hyperscan PkgConfig::hyperscan)
 stockade_alias(yaml yaml-cpp)
 stockade_alias(cli CLI11::CLI11)

@@ -27,6 +27,8 @@ ROOMS = {
     # bpf/wire: the bits of the grants, so that seccomp and the programs go by one list.
     'userspace/launch': {'userspace/base', 'userspace/model', 'userspace/policy', 'userspace/api', 'bpf/wire'},
     'userspace/api': {'userspace/base', 'userspace/model'},
+    # What the agent shows of itself: values, and a server that knows nothing else of it.
+    'userspace/metrics': {'userspace/base'},
     'userspace/guest': {'userspace/base', 'userspace/model', 'userspace/api'},
     'userspace/orchestrator': {'userspace/base', 'userspace/model', 'userspace/sandbox'},
     # The stages of an event's path, and the interface of what stands at its end.
@@ -57,6 +59,7 @@ LIBRARIES = {
     r'ldns/.*': {'tests'},
     # gzip is undone where files are opened.
     r'zlib\.h': {'userspace/cmd', 'tests'},
+    r'prometheus/.*': {'userspace/metrics', 'tests'},
     # The node's signature under the events that leave it.
     r'sodium\.h': {'userspace/pipeline', 'tests'},
     r'librdkafka/.*': {'exporters', 'tests'},
