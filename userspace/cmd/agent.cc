@@ -40,6 +40,7 @@ constexpr size_t kMaxConnections = 2 * SK_MAX_SLOTS;
 
 Agent::Agent(Options options)
     : options_(std::move(options)),
+      access_(options_.config.api),
       sensor_(*options_.sensor),
       registry_({.first_uid = options_.config.uid_first, .uid_count = options_.config.uid_count}),
       breaker_({.kills = options_.config.kills_per_minute}),
@@ -80,15 +81,17 @@ Status Agent::Init() {
         const StatusOr<sk_state> state = sensor_.ReadState({.slot = slot, .generation = generation});
         return state.ok() ? state->suppressed : 0;  // a slot that is free again explains nothing
     };
-    dns_ = std::make_unique<SandboxDns>(SandboxDns::Options{
-        .sensor = options_.sensor,
-        .publish = [this](v1::Event event) { path_->Publish(std::move(event)); },
-        .runtime_dir = options_.config.runtime_dir,
-        .state_dir = options_.config.state_dir});
-    SK_ASSIGN_OR_RETURN(hub_, EventHub::Create(sensor_, std::move(path), [this](std::span<const uint8_t> record) {
-                            dns_->OnRecord(record);
-                        }, store_.get()));
+    dns_ = std::make_unique<SandboxDns>(
+        SandboxDns::Options{.sensor = options_.sensor,
+                            .publish = [this](v1::Event event) { path_->Publish(std::move(event)); },
+                            .runtime_dir = options_.config.runtime_dir,
+                            .state_dir = options_.config.state_dir});
+    SK_ASSIGN_OR_RETURN(
+        hub_, EventHub::Create(
+                  sensor_, std::move(path),
+                  [this](std::span<const uint8_t> record) { dns_->OnRecord(record); }, store_.get()));
     path_ = &hub_->path();
+    path_->AddObserver([this](const v1::Event& event) { refusals_.Count(event); });
 
     sigset_t wanted;
     sigemptyset(&wanted);
@@ -112,10 +115,18 @@ Status Agent::Init() {
         loop_->Watch(options_.helper->channel().fd(), EPOLLIN, [this](uint32_t) { OnHelper(); }));
     loop_->Every(kTickMs, [this] { OnTick(); });
     idle_since_ns_ = BootNow();
+    if (!access_.warning().empty()) LogWarning(access_.warning());
     return absl::OkStatus();
 }
 
-Status Agent::Serve() { return loop_->Run(); }
+Status Agent::Serve() {
+    PublishMetrics();
+    // Everything is attached, a call of our own was denied, and whoever connects is answered.
+    options_.service.Ready(absl::StrCat("backend ", BackendName(), ", ", registry_.size(), " sandboxes"));
+    const Status status = loop_->Run();
+    options_.service.Stopping();
+    return status;
+}
 
 void Agent::OnAccept() {
     while (true) {
@@ -134,15 +145,12 @@ void Agent::OnAccept() {
         auto connection = std::make_unique<Connection>();
         connection->channel = *std::move(*channel);
         const int fd = connection->channel.fd();
+        if (peer.ok()) connection->uid = peer->uid;
         connections_[fd] = std::move(connection);
         came_ns_ = BootNow();
-        if (!peer.ok() || peer->uid != 0) {
-            SendError(fd, absl::PermissionDeniedError("only root may talk to the agent for now"));
-            Close(fd);
-            continue;
-        }
-        if (connections_.size() > kMaxConnections) {
-            SendError(fd, absl::ResourceExhaustedError("too many clients are connected"));
+        if (const Status admitted = peer.ok() ? Admit(fd, *peer) : peer.status(); !admitted.ok()) {
+            ++counts_.refused_clients;
+            SendError(fd, admitted);
             Close(fd);
             continue;
         }
@@ -150,6 +158,18 @@ void Agent::OnAccept() {
             loop_->Watch(fd, EPOLLIN, [this, fd](uint32_t events) { OnConnection(fd, events); });
         if (!status.ok()) Close(fd);
     }
+}
+
+Status Agent::Admit(int fd, const api::Peer& peer) {
+    SK_RETURN_IF_ERROR(access_.CheckPeer(peer, fd));
+    const size_t same =
+        peer.uid == 0 ? 0 : static_cast<size_t>(absl::c_count_if(connections_, [&](const auto& entry) {
+            return entry.second->uid == peer.uid;
+        }));
+    if (connections_.size() > kMaxConnections || same > kMaxMemberConnections) {
+        return absl::ResourceExhaustedError("too many clients are connected");
+    }
+    return absl::OkStatus();
 }
 
 void Agent::ResumeAccept() {
@@ -184,6 +204,13 @@ void Agent::OnConnection(int fd, uint32_t events) {
 
 bool Agent::Handle(int fd, api::Packet packet) {
     const api::Message& message = packet.message;
+    if (connections_[fd]->uid != 0) {
+        if (const Status allowed = Access::CheckMessage(message); !allowed.ok()) {
+            ++counts_.refused_requests;
+            SendError(fd, allowed);
+            return true;
+        }
+    }
     switch (message.body_case()) {
         case api::Message::kRun:
             StartRun(fd, std::move(packet));
@@ -279,6 +306,7 @@ void Agent::OnHelper() {
         if (!packet.ok()) {
             LogError("the root helper is gone: no sandbox can be started; restart the agent");
             loop_->Forget(options_.helper->channel().fd());
+            helper_gone_ = true;
             return;
         }
         if (!packet->has_value()) return;
@@ -324,6 +352,8 @@ void Agent::EndHold() {
 }
 
 void Agent::OnTick() {
+    options_.service.Alive(BootNow());
+    PublishMetrics();
     OnHub();
     EndHold();
     EndOrphans();
@@ -353,6 +383,7 @@ void Agent::WatchLeftOut() {
     left_out_ns_ = now;
     const StatusOr<uint64_t> count = sensor_.LeftOut();
     if (!count.ok() || *count <= left_out_) return;
+    left_out_grew_ns_ = now;
     const uint64_t more = *count - std::exchange(left_out_, *count);
     const std::string text = absl::StrCat("the kernel left out ", more,
                                           " runs of programs: as many calls may not have been judged");

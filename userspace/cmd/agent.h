@@ -14,18 +14,23 @@
 #include <vector>
 
 #include "userspace/api/channel.h"
+#include "userspace/cmd/access.h"
+#include "userspace/cmd/agent_counts.h"
 #include "userspace/cmd/agent_version.h"
 #include "userspace/cmd/attestation.h"
+#include "userspace/cmd/conditions.h"
 #include "userspace/cmd/config.h"
 #include "userspace/cmd/event_hub.h"
 #include "userspace/cmd/event_loop.h"
 #include "userspace/cmd/helper.h"
 #include "userspace/cmd/run_policy.h"
 #include "userspace/cmd/sandbox_dns.h"
+#include "userspace/cmd/service_manager.h"
 #include "userspace/kernel/sensor.h"
 #include "userspace/launch/cgroup.h"
 #include "userspace/launch/native.h"
 #include "userspace/launch/seccomp.h"
+#include "userspace/metrics/publisher.h"
 #include "userspace/policy/compile.h"
 #include "userspace/respond/breaker.h"
 #include "userspace/respond/killer.h"
@@ -48,6 +53,8 @@ class Agent {
         Fd listen;
         launch::CgroupHome home;
         std::vector<pipeline::EventStore::Reader> exporters;  // none: nothing is spooled
+        ServiceManager service;
+        metrics::Publisher* metrics = nullptr;  // not owned; null = nobody looks
     };
     static StatusOr<std::unique_ptr<Agent>> Create(Options options);
     ~Agent();
@@ -57,6 +64,7 @@ class Agent {
     // A client, or a shim that has just connected.
     struct Connection {
         api::Channel channel;
+        unsigned uid = 0;     // of the peer, as the kernel says
         bool follow = false;  // asked for events
         api::Events filter;
         std::string run_id;  // the run whose client it is
@@ -67,6 +75,7 @@ class Agent {
     // What the agent keeps of a sandbox beside the registry.
     struct Run {
         std::string id;
+        unsigned owner_uid = 0;
         api::Channel control;  // the shim; not ok() while an adopted one is waited for
         int client_fd = -1;    // key in connections_; -1 = none
         bool client_events = false;
@@ -114,6 +123,11 @@ class Agent {
     void OnConnection(int fd, uint32_t events);
     // False when the connection was closed or became a shim's.
     bool Handle(int fd, api::Packet packet);
+    Status Admit(int fd, const api::Peer& peer);
+    Status AdmitRun(int fd, api::Packet* packet) const;
+    bool MaySee(const Connection& connection, const std::string& sandbox_id);
+    // By the beginning of its id, among those that the peer may see.
+    StatusOr<sandbox::Sandbox*> FindFor(int fd, const std::string& text);
     void Send(int fd, const api::Message& message);
     void SendError(int fd, const Status& status);
     void Close(int fd);
@@ -178,6 +192,13 @@ class Agent {
     void OpenStore();
     void StartStore();
 
+    // agent_metrics.cc
+    void PublishMetrics();
+    void CountSandboxes(metrics::Families* out);
+    void CountKernel(metrics::Families* out);
+    void CountAgent(metrics::Families* out);
+    std::vector<Condition> AgentConditions() const;
+
     // agent_adopt.cc
     Status AdoptAll();
     Status AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::StoredSandbox& stored);
@@ -188,6 +209,7 @@ class Agent {
     // agent_query.cc
     api::SandboxRow Row(sandbox::Sandbox& sandbox, size_t max_command_bytes);
     void AnswerPs(int fd, const std::string& after);
+    const char* BackendName() const;
     void AnswerInspect(int fd, const std::string& id);
     void AnswerVersion(int fd);
     void KillOnRequest(int fd, const api::Kill& kill);
@@ -206,6 +228,9 @@ class Agent {
     void DropPolicy(uint32_t index);
 
     Options options_;
+    const Access access_;
+    AgentCounts counts_;
+    RefusalCounts refusals_;  // outlives hub_
     kernel::Sensor& sensor_;
     std::unique_ptr<EventLoop> loop_;
     sandbox::Registry registry_;
@@ -224,7 +249,8 @@ class Agent {
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
     std::map<std::tuple<uint64_t, std::string, bool>, launch::SeccompProgram> seccomp_;
     std::unique_ptr<Spare> spare_;
-    bool spare_wanted_ = false;  // a run has started: at the next tick, and not in the way of its own first steps
+    bool spare_wanted_ =
+        false;      // a run has started: at the next tick, and not in the way of its own first steps
     Fd mountinfo_;  // poll tells whether the host's mounts have changed since the last one
     uint64_t idle_since_ns_ = 0;
     bool dns_adopted_ = false;
@@ -233,6 +259,9 @@ class Agent {
     uint64_t accept_paused_ns_ = 0;  // no connection can be accepted since then; 0 = they can
     uint64_t left_out_ns_ = 0;       // when it was looked at
     uint64_t left_out_ = 0;
+    uint64_t left_out_grew_ns_ = 0;  // 0 = never
+    uint64_t published_ns_ = 0;      // metrics
+    bool helper_gone_ = false;
     bool accept_failed_ = false;  // the last try failed, and the log says so
     Fd signals_;
 };

@@ -50,10 +50,13 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
     info->labels.free.insert(stored.labels().begin(), stored.labels().end());
     info->runtime = stored.runtime();
     info->policies = {{.id = stored.policy_id(), .name = stored.policy_name(), .hash = stored.policy_hash()}};
-    info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), {.files = stored.landlock(), .directories = stored.landlock_directories()});
+    info->coverage =
+        AttestedCoverage(sensor_.backend(), sensor_.missing(),
+                         {.files = stored.landlock(), .directories = stored.landlock_directories()});
     SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Adopt(info, stored.uid()));
     sandbox->argv.assign(stored.argv().begin(), stored.argv().end());
     sandbox->mode = stored.mode();
+    sandbox->owner_uid = stored.owner_uid();
     sandbox->policy_index = live.slot.policy_index;
     sandbox->cgroup = stored.cgroup();
     sandbox->times.created_ns = stored.created_boot_ns();
@@ -86,6 +89,7 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
 void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandbox& stored) {
     auto run = std::make_unique<Run>();
     run->id = stored.id();
+    run->owner_uid = stored.owner_uid();
     run->released = true;
     run->adopted = true;
     run->labels.set_session(stored.session());

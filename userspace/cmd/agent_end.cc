@@ -62,6 +62,7 @@ void Agent::OnUrgent(const v1::Event& event) {
     if (!registry_.Move(*sandbox, model::SandboxState::kCondemned).ok()) return;
     if (!BreakerAllows(*sandbox)) {
         run->held_back_ns = BootNow();
+        ++counts_.kills_held_back;
         sandbox->conditions.push_back("Degraded/BreakerOpen");
         PublishStep(*sandbox, model::LIFECYCLE_DEGRADED,
                     absl::StrCat("breaker: more than ", options_.config.kills_per_minute,
@@ -82,7 +83,8 @@ void Agent::WatchCondemned() {
         if (!run->released || run->ended || sandbox == nullptr || sandbox->times.condemned_ns != 0) continue;
         const StatusOr<sk_state> state =
             sensor_.ReadState({.slot = sandbox->slot, .generation = sandbox->generation});
-        if (!state.ok() || state->condemned_ns == 0 || BootNow() - state->condemned_ns < kRecordWaitNs) continue;
+        if (!state.ok() || state->condemned_ns == 0 || BootNow() - state->condemned_ns < kRecordWaitNs)
+            continue;
         v1::Event event;
         event.set_boot_ns(state->condemned_ns);
         event.mutable_sandbox()->set_id(id);
@@ -141,6 +143,12 @@ void Agent::OnKilled(Run& run, const respond::Killed& killed) {
     run.kill = killed.report.times;
     sandbox->kill_pending = killed.report.pending;
     if (!killed.report.status.ok()) LogError(run.id, ": kill: ", killed.report.status.message());
+    if (killed.report.pending) {
+        ++counts_.kills_pending;
+    } else if (sandbox->times.condemned_ns != 0) {
+        counts_.kill.ObserveSince(sandbox->times.condemned_ns, run.kill.empty_ns);
+        if (run.kill_client_fd < 0 && run.evidence != nullptr) ++counts_.kills_policy;
+    }
     PublishKilled(run, *sandbox, killed.report.pending);
     if (run.kill_client_fd >= 0) {
         api::Message message;
@@ -280,6 +288,7 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
             "): condemned and refused at once, its kill was held back for ", run.held_for_ns / 1'000'000,
             " ms"));
     }
+    ++counts_.ends[result.end()];
     const bool lingers = Linger(run);
     if (lingers) {
         result.add_notes(absl::StrCat("kill pending: the kernel cannot end its tasks yet (state D): ",
@@ -358,6 +367,10 @@ void Agent::OnShimGone(Run& run) {
 
 void Agent::Unbind(sandbox::Sandbox& sandbox) {
     if (sandbox.slot == 0) return;
+    // Here, in one step with what ends it: until now it was counted among those that live, so the sum never falls.
+    const StatusOr<sk_state> state =
+        sensor_.ReadState({.slot = sandbox.slot, .generation = sandbox.generation});
+    if (state.ok()) counts_.ended.Add(*state);
     dns_->End({.slot = sandbox.slot, .generation = sandbox.generation});
     const Status status = sensor_.FreeSlot({.slot = sandbox.slot, .generation = sandbox.generation});
     if (!status.ok()) LogError(sandbox.id(), ": free its slot: ", status.message());

@@ -30,7 +30,42 @@ bool Wants(const api::Events& filter, const StreamedEvent& event) {
            std::find(filter.kinds().begin(), filter.kinds().end(), event.kind) != filter.kinds().end();
 }
 
+api::Condition ToApi(const Condition& condition) {
+    api::Condition out;
+    out.set_type(condition.type);
+    out.set_status(condition.holds ? "True" : "False");
+    out.set_reason(condition.reason);
+    out.set_message(condition.message);
+    return out;
+}
+
 }  // namespace
+
+const char* Agent::BackendName() const {
+    return sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal";
+}
+
+bool Agent::MaySee(const Connection& connection, const std::string& sandbox_id) {
+    if (connection.uid == 0) return true;
+    const sandbox::Sandbox* sandbox = registry_.Find(sandbox_id);
+    return sandbox != nullptr && sandbox->owner_uid == connection.uid;
+}
+
+StatusOr<sandbox::Sandbox*> Agent::FindFor(int fd, const std::string& text) {
+    const Connection& connection = *connections_[fd];
+    if (connection.uid == 0) return registry_.FindByPrefix(text);
+    // What is not theirs does not exist for them, nor does it make a beginning ambiguous.
+    std::vector<sandbox::Sandbox*> found;
+    for (sandbox::Sandbox* sandbox : registry_.All()) {
+        const bool fits = !text.empty() &&
+                          (sandbox->id().rfind(text, 0) == 0 || sandbox->id().rfind("sbx_" + text, 0) == 0);
+        if (fits && sandbox->owner_uid == connection.uid) found.push_back(sandbox);
+    }
+    if (found.empty()) return absl::NotFoundError(absl::StrCat("no sandbox ", text, " of yours"));
+    if (found.size() > 1)
+        return absl::InvalidArgumentError(absl::StrCat(text, " is the beginning of several sandboxes"));
+    return found.front();
+}
 
 api::SandboxRow Agent::Row(sandbox::Sandbox& sandbox, size_t max_command_bytes) {
     api::SandboxRow row;
@@ -46,11 +81,14 @@ api::SandboxRow Agent::Row(sandbox::Sandbox& sandbox, size_t max_command_bytes) 
         row.set_policy_hash(sandbox.info->policies.front().hash);
     }
     row.set_mode(sandbox.mode);
-    row.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+    row.set_backend(BackendName());
     row.set_runtime(sandbox.info->runtime);
     row.set_pid(sandbox.init_pid);
     row.set_age_ns(BootNow() - sandbox.times.created_ns);
-    for (const std::string& condition : sandbox.conditions) row.add_conditions(condition);
+    row.set_owner_uid(sandbox.owner_uid);
+    const std::vector<Condition> conditions = SandboxConditions(sandbox, BackendName());
+    for (const Condition& condition : conditions) *row.add_conditions() = ToApi(condition);
+    row.set_headline(Headline(conditions));
     std::string command;
     for (const std::string& arg : sandbox.argv) {
         if (command.size() > max_command_bytes) break;
@@ -75,7 +113,8 @@ void Agent::AnswerPs(int fd, const std::string& after) {
     api::PsReply& reply = *message.mutable_ps_reply();
     size_t bytes = 0;
     for (sandbox::Sandbox* sandbox : registry_.All()) {
-        if (sandbox->id() <= after) continue;  // ids sort by their age, as the list does
+        if (sandbox->id() <= after || !MaySee(*connections_[fd], sandbox->id()))
+            continue;  // ids sort by their age, as the list does
         if (bytes >= kMaxPsReplyBytes) {
             reply.set_more(true);
             break;
@@ -88,7 +127,7 @@ void Agent::AnswerPs(int fd, const std::string& after) {
 }
 
 void Agent::AnswerInspect(int fd, const std::string& id) {
-    const StatusOr<sandbox::Sandbox*> found = registry_.FindByPrefix(id);
+    const StatusOr<sandbox::Sandbox*> found = FindFor(fd, id);
     if (!found.ok()) return SendError(fd, found.status());
     sandbox::Sandbox& sandbox = **found;
     Run* run = FindRun(sandbox.id());
@@ -129,7 +168,8 @@ void Agent::AnswerVersion(int fd) {
     reply.set_version(kVersion);
     reply.set_protocol(api::kProtocolVersion);
     reply.set_abi(SK_RECORD_ABI);
-    reply.set_backend(sensor_.backend() == kernel::Backend::kLsm ? "lsm" : "signal");
+    reply.set_backend(BackendName());
+    for (const Condition& condition : AgentConditions()) *reply.add_conditions() = ToApi(condition);
     reply.set_pid(getpid());
     reply.set_sandboxes(static_cast<uint32_t>(registry_.size()));
     reply.set_transient(options_.idle_exit_ns != 0);
@@ -137,7 +177,7 @@ void Agent::AnswerVersion(int fd) {
 }
 
 void Agent::KillOnRequest(int fd, const api::Kill& kill) {
-    const StatusOr<sandbox::Sandbox*> found = registry_.FindByPrefix(kill.id());
+    const StatusOr<sandbox::Sandbox*> found = FindFor(fd, kill.id());
     if (!found.ok()) return SendError(fd, found.status());
     sandbox::Sandbox& sandbox = **found;
     Run* run = FindRun(sandbox.id());
@@ -157,13 +197,15 @@ void Agent::KillOnRequest(int fd, const api::Kill& kill) {
     if (sandbox.times.condemned_ns == 0) sandbox.times.condemned_ns = BootNow();
     (void)registry_.Move(sandbox, model::SandboxState::kCondemned);
     run->kill_client_fd = fd;
+    ++counts_.kills_request;
+    LogInfo(run->id, ": killed on request of uid ", connections_[fd]->uid);
     if (run->control.ok()) (void)run->control.Send(told);
     StartKill(*run, true);
 }
 
 void Agent::AttachClient(int fd, const api::Attach& attach) {
     Run* run = FindRun(attach.id());
-    if (run == nullptr || run->lingering) {
+    if (run == nullptr || run->lingering || !MaySee(*connections_[fd], attach.id())) {
         return SendError(fd, absl::NotFoundError(absl::StrCat("no sandbox ", attach.id(), " is left")));
     }
     if (run->client_fd >= 0) return SendError(fd, absl::FailedPreconditionError("it has a client"));
@@ -181,6 +223,7 @@ void Agent::AttachClient(int fd, const api::Attach& attach) {
 
 void Agent::Distribute(const std::vector<StreamedEvent>& events) {
     const uint64_t dropped = hub_->TakeDropped();
+    counts_.client_events_lost += dropped;
     if (!events.empty() || dropped != 0) {
         for (auto& [fd, connection] : connections_) {
             if (!connection->run_events && !connection->follow) continue;
@@ -210,7 +253,9 @@ void Agent::DistributeTo(int fd, Connection& connection, const std::vector<Strea
     TellLost(connection);
     for (const StreamedEvent& event : events) {
         const bool own = connection.run_events && event.sandbox == connection.run_id;
-        if (!own && !(connection.follow && Wants(connection.filter, event))) continue;
+        if (!own &&
+            !(connection.follow && Wants(connection.filter, event) && MaySee(connection, event.sandbox)))
+            continue;
         // Half of the queue stays free for the answers that must not be lost.
         if (connection.channel.queued_bytes() > api::kMaxQueuedBytes / 2) {
             ++connection.lost;

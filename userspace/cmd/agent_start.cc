@@ -75,10 +75,33 @@ void Agent::StartRun(int fd, api::Packet packet) {
     if (!connection.run_id.empty()) {
         return SendError(fd, absl::FailedPreconditionError("one run for each connection"));
     }
-    const Status status = PrepareRun(connection, packet, &id);
+    Status status = AdmitRun(fd, &packet);
+    if (status.ok()) status = PrepareRun(connection, packet, &id);
     if (status.ok()) return;
     if (Run* run = FindRun(id)) Remove(*run);
+    if (absl::IsPermissionDenied(status)) ++counts_.refused_requests;
     SendError(fd, status);
+}
+
+// What only concerns members of the group.
+Status Agent::AdmitRun(int fd, api::Packet* packet) const {
+    const uid_t uid = connections_.at(fd)->uid;
+    if (uid == 0) return absl::OkStatus();
+    SK_RETURN_IF_ERROR(Access::CheckRun(*packet, uid));
+    const api::PolicySource& policy = packet->message.run().policy();
+    if (!policy.text().empty()) {
+        return absl::PermissionDeniedError(
+            "a policy of one's own is for root alone: name one with --policy NAME");
+    }
+    size_t same = 0;
+    for (const auto& [id, run] : runs_) same += run->owner_uid == uid;
+    if (same >= kMaxMemberSandboxes) {
+        return absl::ResourceExhaustedError(absl::StrCat("you have ", same, " sandboxes already"));
+    }
+    SK_ASSIGN_OR_RETURN(const api::Peer peer, connections_.at(fd)->channel.PeerCredentials());
+    packet->message.mutable_run()->set_caller_uid(peer.uid);
+    packet->message.mutable_run()->set_caller_gid(peer.gid);
+    return absl::OkStatus();
 }
 
 Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::string* id) {
@@ -88,6 +111,7 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     info->labels = FromApi(request.labels());
     SK_RETURN_IF_ERROR(model::CheckLabels(info->labels));
     SK_ASSIGN_OR_RETURN(ChosenPolicy chosen, policies_.Choose(request.policy(), info->labels));
+    if (connection.uid != 0) SK_RETURN_IF_ERROR(access_.CheckPolicy(chosen.policy.name));
     std::unique_ptr<Spare> spare = TakeSpare(request, packet, NeedsEgress(chosen.policy));
     info->id = spare != nullptr ? spare->id : model::SandboxId::New();
     info->runtime = "native";
@@ -97,6 +121,7 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     auto owned = std::make_unique<Run>();
     Run& run = *owned;
     run.id = *id;
+    run.owner_uid = sandbox->owner_uid = connection.uid;
     runs_[*id] = std::move(owned);
     run.policy = std::move(chosen.policy);
     run.labels = request.labels();
@@ -353,6 +378,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
     stored.set_slot(sandbox.slot);
     stored.set_generation(sandbox.generation);
     stored.set_uid(sandbox.uid);
+    stored.set_owner_uid(sandbox.owner_uid);
     stored.set_shim_pid(sandbox.shim_pid);
     stored.set_cgroup(sandbox.cgroup);
     stored.set_landlock(run.landlock.files);
@@ -373,6 +399,7 @@ void Agent::OnReleased(Run& run, const api::ShimReleased& released) {
     sandbox::Sandbox* sandbox = registry_.Find(run.id);
     if (!released.started()) return;  // its end follows, with the reason
     run.released = true;
+    ++counts_.started;
     sandbox->times.started_ns = released.boot_ns();
     // Condemned already when its first instructions earned it.
     (void)registry_.Move(*sandbox, model::SandboxState::kRunning);

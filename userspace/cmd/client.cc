@@ -129,7 +129,10 @@ StatusOr<api::Channel> ConnectAgent(const ClientOptions& options) {
     SK_ASSIGN_OR_RETURN(const std::string socket, SocketOf(options));
     StatusOr<api::Channel> channel = api::Channel::Connect(socket);
     if (!channel.ok() && geteuid() != 0) {
-        return absl::PermissionDeniedError("only root may talk to the agent for now: use sudo");
+        return absl::PermissionDeniedError(absl::StrCat(
+            channel.status().message(),
+            ": use sudo; or, where an agent runs as a service whose configuration has api.policies, ",
+            "be a member of the group that it names (usermod -aG stockade USER, and log in anew)"));
     }
     if (absl::IsUnavailable(channel.status())) {
         return absl::UnavailableError(absl::StrCat(

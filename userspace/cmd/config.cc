@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/fd.h"
 #include "userspace/policy/nearest.h"
@@ -14,7 +15,17 @@ namespace stockade::cmd {
 namespace {
 
 constexpr size_t kMaxConfigBytes = 1 << 20;  // a config has a dozen lines
-constexpr char kEventsKey[] = "events";      // has keys of its own (config_events.h)
+// These have keys of their own (config_events.h, config_service.h).
+const std::vector<std::string>& Sections() {
+    static const auto* sections = new std::vector<std::string>{"api", "events", "metrics"};
+    return *sections;
+}
+
+Status ParseSection(const std::string& path, const std::string& key, const YAML::Node& node, Config* config) {
+    if (key == "api") return ParseApi(path, node, &config->api);
+    if (key == "metrics") return ParseMetrics(path, node, &config->metrics);
+    return ParseEvents(path, node, &config->events);
+}
 
 using Setter = std::function<void(const YAML::Node&, Config*)>;
 
@@ -101,8 +112,9 @@ Status ParseEntry(const std::string& path, const YAML::Node& name, const YAML::N
     const std::string key = name.as<std::string>();
     const std::string at = At(path, name.Mark());
     const auto setter = Setters().find(key);
-    if (setter == Setters().end() && key != kEventsKey) {
-        std::vector<std::string> known = {kEventsKey};
+    const bool section = absl::c_linear_search(Sections(), key);
+    if (setter == Setters().end() && !section) {
+        std::vector<std::string> known = Sections();
         for (const auto& [word, ignored] : Setters()) known.push_back(word);
         return absl::InvalidArgumentError(
             absl::StrCat(at, ": unknown key ", key, policy::Suggest(key, known)));
@@ -112,7 +124,7 @@ Status ParseEntry(const std::string& path, const YAML::Node& name, const YAML::N
         return absl::InvalidArgumentError(
             absl::StrCat(at, ": duplicate key ", key, ", first on line ", before->second));
     }
-    if (key == kEventsKey) return ParseEvents(path, value, &config->events);
+    if (section) return ParseSection(path, key, value, config);
     try {
         setter->second(value, config);
     } catch (const YAML::BadConversion&) {

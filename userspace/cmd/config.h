@@ -7,6 +7,7 @@
 
 #include "userspace/base/status.h"
 #include "userspace/cmd/config_events.h"
+#include "userspace/cmd/config_service.h"
 
 namespace stockade::cmd {
 
@@ -30,11 +31,17 @@ struct Config {
     uint64_t swap_max_mib = 0;
     uint64_t pids_max = 1024;
     uint32_t cpu_max_percent = 0;  // of one CPU
-    EventsConfig events;           // off: a single developer has no use for a spool
+    MetricsConfig metrics;
+    ApiConfig api;
+    EventsConfig events;  // off: a single developer has no use for a spool
 
     std::string socket_path() const { return runtime_dir + "/agent.sock"; }
-    std::string spool_dir() const { return events.spool_dir.empty() ? state_dir + "/spool" : events.spool_dir; }
-    std::string node_key_path() const { return events.node_key.empty() ? state_dir + "/node.key" : events.node_key; }
+    std::string spool_dir() const {
+        return events.spool_dir.empty() ? state_dir + "/spool" : events.spool_dir;
+    }
+    std::string node_key_path() const {
+        return events.node_key.empty() ? state_dir + "/node.key" : events.node_key;
+    }
 };
 
 inline constexpr char kDefaultConfigPath[] = "/etc/stockade/config.yaml";

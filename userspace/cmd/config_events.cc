@@ -1,7 +1,5 @@
 #include "userspace/cmd/config_events.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "userspace/cmd/config_yaml.h"
 #include "userspace/policy/nearest.h"
 
 namespace stockade::cmd {
@@ -19,33 +18,6 @@ namespace {
 constexpr size_t kMaxExporters = 16;
 constexpr size_t kMaxNameBytes = 64;
 constexpr uint64_t kMinSpoolBytes = 16 << 20;  // some segments of each lane
-
-std::string At(const std::string& path, const YAML::Node& node) {
-    const YAML::Mark mark = node.Mark();
-    return mark.is_null() ? path : absl::StrCat(path, ":", mark.line + 1, ":", mark.column + 1);
-}
-
-Status Wrong(const std::string& at, absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(at, ": ", what));
-}
-
-// Of a map: each key once, and one of `known` where that is not empty.
-Status CheckKeys(const std::string& path, absl::string_view what, const YAML::Node& node,
-                 const std::vector<std::string>& known) {
-    if (!node.IsMap()) return Wrong(At(path, node), absl::StrCat(what, " takes keys and values"));
-    std::map<std::string, int> lines;
-    for (const auto& entry : node) {
-        const std::string key = entry.first.as<std::string>();
-        const auto [before, added] = lines.emplace(key, entry.first.Mark().line + 1);
-        if (!added)
-            return Wrong(At(path, entry.first),
-                         absl::StrCat("duplicate key ", key, ", first on line ", before->second));
-        if (!known.empty() && std::count(known.begin(), known.end(), key) == 0)
-            return Wrong(At(path, entry.first),
-                         absl::StrCat("unknown key ", key, " in ", what, policy::Suggest(key, known)));
-    }
-    return absl::OkStatus();
-}
 
 StatusOr<std::string> AbsolutePath(const std::string& path, const char* key, const YAML::Node& node) {
     if (!node.IsScalar() || node.Scalar().empty() || node.Scalar().front() != '/')
@@ -67,10 +39,9 @@ Status ParseSpool(const std::string& path, const YAML::Node& node, EventsConfig*
 }
 
 bool IsName(absl::string_view name) {
-    return !name.empty() && name.size() <= kMaxNameBytes &&
-           std::all_of(name.begin(), name.end(), [](char c) {
-               return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
-           });
+    return !name.empty() && name.size() <= kMaxNameBytes && std::all_of(name.begin(), name.end(), [](char c) {
+        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+    });
 }
 
 Status ParseExporter(const std::string& path, const YAML::Node& node, ExporterConfig* exporter) {
@@ -154,7 +125,8 @@ Status ParseEvents(const std::string& path, const YAML::Node& node, EventsConfig
         SK_RETURN_IF_ERROR(ParseExporter(path, entry, &events->exporters.emplace_back()));
         const ExporterConfig& added = events->exporters.back();
         if (!names.insert(added.name).second)
-            return Wrong(added.at, absl::StrCat("a second exporter named ", added.name, ": give it another name"));
+            return Wrong(added.at,
+                         absl::StrCat("a second exporter named ", added.name, ": give it another name"));
     }
     return absl::OkStatus();
 }

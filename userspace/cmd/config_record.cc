@@ -33,6 +33,8 @@ std::map<std::string, std::string> Values(const Config& config) {
             {"swap_max_mib", absl::StrCat(config.swap_max_mib)},
             {"pids_max", absl::StrCat(config.pids_max)},
             {"cpu_max_percent", absl::StrCat(config.cpu_max_percent)},
+            {"metrics", config.metrics.listen},
+            {"api", absl::CHexEscape(config.api.Text())},
             {"events", absl::CHexEscape(config.events.Text())}};
 }
 

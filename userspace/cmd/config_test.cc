@@ -53,6 +53,38 @@ TEST_F(ConfigFile, ValuesAreTakenAndTheRestHasDefaults) {
     EXPECT_TRUE(Load("").ok());
 }
 
+TEST_F(ConfigFile, MetricsAndApiHaveSectionsOfTheirOwn) {
+    auto config = Load("");
+    ASSERT_TRUE(config.ok());
+    EXPECT_EQ(config->metrics.listen, "127.0.0.1:9464");
+    EXPECT_FALSE(config->metrics.named);
+    EXPECT_TRUE(config->api.policies.empty());
+    config =
+        Load("metrics: {listen: \"[::1]:1\"}\napi: {group: tools, policies: [networkless, python-tool]}\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->metrics.listen, "[::1]:1");
+    EXPECT_TRUE(config->metrics.named && config->metrics.on());
+    EXPECT_EQ(config->api.group, "tools");
+    EXPECT_EQ(config->api.policies, (std::vector<std::string>{"networkless", "python-tool"}));
+    config = Load("metrics: {listen: off}\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_FALSE(config->metrics.on());
+    const std::pair<const char*, const char*> cases[] = {
+        {"metrics: {listen: 9464}\n", ":1:19: metrics.listen: '9464' is no address with a port"},
+        {"metrics: {listn: off}\n", ":1:11: unknown key listn in metrics; did you mean 'listen'?"},
+        {"metrics: off\n", "metrics takes keys and values"},
+        {"api:\n  policies: networkless\n", ":2:13: api.policies takes a list of names"},
+        {"api: {policies: [/etc/x.yaml]}\n", "api.policies takes names of policies, not files"},
+        {"api: {policies: [a, a]}\n", "a stands there twice"},
+        {"api: {group: \"\"}\n", "api.group takes the name of a group"},
+        {"api: {groups: x}\n", "unknown key groups in api"},
+    };
+    for (const auto& [text, error] : cases) {
+        const auto loaded = Load(text);
+        EXPECT_TRUE(absl::StrContains(loaded.status().message(), error)) << text << loaded.status();
+    }
+}
+
 TEST_F(ConfigFile, ErrorsNameThePlace) {
     const std::pair<const char*, const char*> cases[] = {
         {"runtime_dir: /x\nruntme_dir: /y\n", ":2:1: unknown key runtme_dir"},
@@ -83,18 +115,22 @@ TEST_F(ConfigFile, ErrorsNameThePlace) {
 // --- events ---
 
 std::vector<ExporterKind> Kinds() {
-    return {{"jsonl", {"path", "format"},
+    return {{"jsonl",
+             {"path", "format"},
              [](const std::map<std::string, std::string>& options) {
-                 return options.count("path") > 0 ? absl::OkStatus() : absl::InvalidArgumentError("path is missing");
+                 return options.count("path") > 0 ? absl::OkStatus()
+                                                  : absl::InvalidArgumentError("path is missing");
              }},
-            {"kafka", {"hostport", "sasl", "tls", "password", "passwordfile"},
+            {"kafka",
+             {"hostport", "sasl", "tls", "password", "passwordfile"},
              [](const std::map<std::string, std::string>&) { return absl::OkStatus(); }}};
 }
 
 TEST_F(ConfigFile, EventsAreOffUntilSomebodyGetsThem) {
     EXPECT_TRUE(Config().events.exporters.empty());
-    auto config = Load("state_dir: /s\nevents:\n  exporters:\n    - {kind: jsonl, path: /x}\n"
-                       "    - {kind: jsonl, name: second, path: /y, format: ocsf}\n");
+    auto config = Load(
+        "state_dir: /s\nevents:\n  exporters:\n    - {kind: jsonl, path: /x}\n"
+        "    - {kind: jsonl, name: second, path: /y, format: ocsf}\n");
     ASSERT_TRUE(config.ok()) << config.status();
     ASSERT_EQ(config->events.exporters.size(), 2u);
     EXPECT_EQ(config->events.exporters[0].name, "jsonl");
@@ -104,8 +140,9 @@ TEST_F(ConfigFile, EventsAreOffUntilSomebodyGetsThem) {
     EXPECT_EQ(config->node_key_path(), "/s/node.key");
     EXPECT_EQ(config->events.spool_max_bytes, uint64_t{4} << 30);
     EXPECT_TRUE(CheckExporters(config->events, Kinds()).ok());
-    config = Load("events:\n  spool: {dir: /d, max_bytes: 100000000}\n  node_key: /k\n"
-                  "  exporters: [{kind: jsonl, path: /x}]\n");
+    config = Load(
+        "events:\n  spool: {dir: /d, max_bytes: 100000000}\n  node_key: /k\n"
+        "  exporters: [{kind: jsonl, path: /x}]\n");
     ASSERT_TRUE(config.ok()) << config.status();
     EXPECT_EQ(config->spool_dir(), "/d");
     EXPECT_EQ(config->node_key_path(), "/k");
@@ -138,7 +175,8 @@ TEST_F(ConfigFile, ErrorsOfEventsNameThePlace) {
 
 TEST_F(ConfigFile, OptionsOfExportersAreCheckedByTheirKind) {
     const std::pair<const char*, const char*> cases[] = {
-        {"events:\n  exporters:\n    - {kind: kafak}\n", ":3:7: no exporter of kind kafak; did you mean 'kafka'?"},
+        {"events:\n  exporters:\n    - {kind: kafak}\n",
+         ":3:7: no exporter of kind kafak; did you mean 'kafka'?"},
         {"events:\n  exporters:\n    - kind: kafka\n      hostprt: x\n",
          ":4:7: unknown key hostprt of a kafka exporter; did you mean 'hostport'?"},
         {"events:\n  exporters:\n    - kind: jsonl\n", ":3:7: path is missing"},
@@ -156,11 +194,13 @@ TEST_F(ConfigFile, OptionsOfExportersAreCheckedByTheirKind) {
 }
 
 TEST_F(ConfigFile, SecretsInTheFileAreWarnedOfAndShownNowhere) {
-    const auto config = Load("events:\n  exporters:\n    - kind: kafka\n      sasl: PLAIN\n      password: hunter2\n");
+    const auto config =
+        Load("events:\n  exporters:\n    - kind: kafka\n      sasl: PLAIN\n      password: hunter2\n");
     ASSERT_TRUE(config.ok()) << config.status();
     const std::vector<std::string> warnings = ExporterWarnings(config->events);
     ASSERT_EQ(warnings.size(), 2u);
-    EXPECT_TRUE(absl::StrContains(warnings[0], ":5:7: ") && absl::StrContains(warnings[0], "passwordfile")) << warnings[0];
+    EXPECT_TRUE(absl::StrContains(warnings[0], ":5:7: ") && absl::StrContains(warnings[0], "passwordfile"))
+        << warnings[0];
     EXPECT_TRUE(absl::StrContains(warnings[1], "in the clear")) << warnings[1];
     for (const std::string& warning : warnings) EXPECT_FALSE(absl::StrContains(warning, "hunter2"));
     EXPECT_FALSE(absl::StrContains(config->events.Text(), "hunter2"));

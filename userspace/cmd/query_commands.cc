@@ -17,6 +17,7 @@
 #include "userspace/cmd/agent_version.h"
 #include "userspace/cmd/json.h"
 #include "userspace/model/json.h"
+#include "userspace/model/names.h"
 #include "userspace/model/text.h"
 #include "userspace/policy/nearest.h"
 
@@ -40,11 +41,28 @@ std::string Age(uint64_t ns) {
     return absl::StrCat(seconds / 3600, "h", seconds / 60 % 60, "m");
 }
 
+std::string ConditionsJson(const google::protobuf::RepeatedPtrField<api::Condition>& conditions) {
+    std::vector<std::string> rows;
+    for (const api::Condition& condition : conditions) {
+        JsonObject row;
+        row.Add("type", condition.type()).Add("status", condition.status()).Add("reason", condition.reason());
+        rows.push_back(row.Add("message", condition.message()).Done());
+    }
+    return JsonArray(rows);
+}
+
+std::string ConditionsText(const google::protobuf::RepeatedPtrField<api::Condition>& conditions) {
+    std::string text;
+    for (const api::Condition& condition : conditions) {
+        absl::StrAppendFormat(&text, "  %-16s %-6s %-17s %s\n", condition.type(), condition.status(),
+                              condition.reason(), Printable(condition.message()));
+    }
+    return text;
+}
+
 JsonObject RowJson(const api::SandboxRow& row) {
     JsonObject labels;
     for (const auto& [key, value] : row.labels().free()) labels.Add(key, value);
-    std::vector<std::string> conditions;
-    for (const std::string& condition : row.conditions()) conditions.push_back(JsonString(condition));
     JsonObject out;
     out.Add("id", row.id()).Add("state", row.state()).Add("policy", row.policy());
     out.Add("policy_hash", row.policy_hash()).Add("mode", row.mode()).Add("backend", row.backend());
@@ -53,7 +71,8 @@ JsonObject RowJson(const api::SandboxRow& row) {
     out.Add("session", row.labels().session())
         .Add("tool", row.labels().tool())
         .Add("trace", row.labels().trace());
-    out.AddRaw("labels", labels.Done()).AddRaw("conditions", JsonArray(conditions));
+    out.AddRaw("labels", labels.Done()).AddRaw("conditions", ConditionsJson(row.conditions()));
+    out.Add("owner_uid", row.owner_uid());
     return out.Add("command", row.command()).Add("command_truncated", row.command_cut());
 }
 
@@ -85,12 +104,13 @@ Status Ps(const ClientOptions& client, bool json) {
         for (const api::SandboxRow& row : listed) rows.push_back(RowJson(row).Done());
         return WriteAll(STDOUT_FILENO, JsonArray(rows) + "\n");
     }
-    std::string text = absl::StrFormat("%-30s %-12s %-16s %-8s %-7s %5s %5s %7s  %s\n", "SANDBOX", "STATE",
-                                       "POLICY", "MODE", "BACKEND", "TASKS", "VIOL", "AGE", "COMMAND");
+    std::string text =
+        absl::StrFormat("%-30s %-12s %-22s %-16s %-8s %-7s %5s %5s %7s  %s\n", "SANDBOX", "STATE",
+                        "CONDITION", "POLICY", "MODE", "BACKEND", "TASKS", "VIOL", "AGE", "COMMAND");
     for (const api::SandboxRow& row : listed) {
-        absl::StrAppendFormat(&text, "%-30s %-12s %-16s %-8s %-7s %5d %5d %7s  %s\n", row.id(), row.state(),
-                              Printable(row.policy()), row.mode(), row.backend(), row.tasks(),
-                              row.violations(), Age(row.age_ns()), Command(row, 60));
+        absl::StrAppendFormat(&text, "%-30s %-12s %-22s %-16s %-8s %-7s %5d %5d %7s  %s\n", row.id(),
+                              row.state(), row.headline(), Printable(row.policy()), row.mode(), row.backend(),
+                              row.tasks(), row.violations(), Age(row.age_ns()), Command(row, 60));
     }
     return WriteAll(STDOUT_FILENO, text);
 }
@@ -135,7 +155,7 @@ Status Inspect(const ClientOptions& client, const std::string& id, bool json) {
         absl::StrAppendFormat(&text, "  %7d %7d %s  %s\n", process.pid(), process.ppid(), process.state(),
                               Printable(process.command().empty() ? process.comm() : process.command(), 100));
     }
-    absl::StrAppend(&text, "\ncoverage\n");
+    absl::StrAppend(&text, "\nconditions\n", ConditionsText(row.conditions()), "\ncoverage\n");
     for (const std::string& line : reply.attestation().coverage()) absl::StrAppend(&text, "  ", line, "\n");
     return WriteAll(STDOUT_FILENO, text);
 }
@@ -166,7 +186,18 @@ struct EventsFlags {
     std::string session;
     std::string sandbox;
     std::vector<std::string> kinds;
+    std::string tool;
+    std::string policy;
+    std::vector<std::string> verdicts;
 };
+
+// What the agent was not asked to leave out.
+bool Wanted(const EventsFlags& flags, const v1::Event& event) {
+    if (!flags.tool.empty() && event.sandbox().tool() != flags.tool) return false;
+    if (!flags.policy.empty() && event.policy().name() != flags.policy) return false;
+    return flags.verdicts.empty() ||
+           std::find(flags.verdicts.begin(), flags.verdicts.end(), event.verdict()) != flags.verdicts.end();
+}
 
 std::string EventText(const v1::Event& event) {
     std::string what = event.reason();
@@ -182,6 +213,12 @@ std::string EventText(const v1::Event& event) {
                            absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone()),
                            event.sandbox().id(), event.kind(), event.verdict(), event.process().pid(),
                            event.process().comm(), what);
+}
+
+std::vector<std::string> Verdicts() {
+    std::vector<std::string> words;
+    for (const model::Name& name : model::Verdicts()) words.emplace_back(name.text);
+    return words;
 }
 
 // Kinds are the payloads.
@@ -236,11 +273,36 @@ Status Events(const ClientOptions& client, const EventsFlags& flags, bool json) 
         if (packet->message.has_error()) return ErrorOf(packet->message.error());
         v1::Event event;
         if (!packet->message.has_event_record() ||
-            !event.ParseFromString(packet->message.event_record().event()))
+            !event.ParseFromString(packet->message.event_record().event()) || !Wanted(flags, event))
             continue;
         SK_RETURN_IF_ERROR(
             WriteAll(STDOUT_FILENO, json ? model::ToJsonLine(event) + "\n" : EventText(event)));
     }
+}
+
+// 0 where all is as it should be, 1 where a condition says that it is not.
+StatusOr<int> AgentStatus(const ClientOptions& client, bool json) {
+    api::Message question;
+    question.mutable_ping();
+    SK_ASSIGN_OR_RETURN(const api::Message answer, AskAgent(client, question));
+    const api::VersionReply& agent = answer.version_reply();
+    int exit_code = 0;
+    for (const api::Condition& condition : agent.conditions()) {
+        const bool wanted = condition.type() != "Degraded";
+        if (condition.reason() != "NotConfigured" && (condition.status() == "True") != wanted) exit_code = 1;
+    }
+    if (json) {
+        JsonObject out;
+        out.Add("version", agent.version()).Add("backend", agent.backend()).Add("pid", agent.pid());
+        out.Add("sandboxes", agent.sandboxes()).AddRaw("conditions", ConditionsJson(agent.conditions()));
+        SK_RETURN_IF_ERROR(WriteAll(STDOUT_FILENO, out.Done() + "\n"));
+        return exit_code;
+    }
+    SK_RETURN_IF_ERROR(WriteAll(
+        STDOUT_FILENO,
+        absl::StrCat("stockaded ", agent.version(), ", backend ", agent.backend(), ", pid ", agent.pid(),
+                     ", ", agent.sandboxes(), " sandboxes\n", ConditionsText(agent.conditions()))));
+    return exit_code;
 }
 
 Status Version(const ClientOptions& client, bool json) {
@@ -307,9 +369,23 @@ void AddQueryCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
         ->type_name(absl::StrCat("{", absl::StrJoin(Kinds(), ","), "}"))
         ->expected(1)
         ->take_all();
+    events->add_option("--tool,-t", flags->tool, "Only of this tool");
+    events->add_option("--policy,-p", flags->policy, "Only what this policy judged");
+    events->add_option("--verdict", flags->verdicts, "Only with this verdict (may be repeated)")
+        ->check(CLI::IsMember(Verdicts()))
+        ->expected(1)
+        ->take_all();
     AddOutput(events, &client.json);
     events->callback(
         [&client, &exit_code, flags] { exit_code = ExitOf(Events(client, *flags, client.json)); });
+
+    CLI::App* status = app.add_subcommand(
+        "status", "Conditions of the running agent; exit 1 where one is not as it should be.");
+    AddOutput(status, &client.json);
+    status->callback([&client, &exit_code] {
+        const StatusOr<int> code = AgentStatus(client, client.json);
+        exit_code = code.ok() ? *code : Complain(code.status());
+    });
 
     CLI::App* version = app.add_subcommand("version", "Version of this program and of the running agent.");
     AddOutput(version, &client.json);

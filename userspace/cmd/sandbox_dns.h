@@ -27,7 +27,8 @@ class SandboxDns {
         std::function<void(v1::Event)> publish;
         std::string runtime_dir;
         std::string state_dir;
-        std::string resolv_conf = "/etc/resolv.conf";  // of the host: the upstreams of a policy that names none
+        std::string resolv_conf =
+            "/etc/resolv.conf";  // of the host: the upstreams of a policy that names none
     };
     explicit SandboxDns(Options options) : options_(std::move(options)) {}
 
@@ -55,6 +56,8 @@ class SandboxDns {
     void KeepAll();
     // Its thread has ended, and nothing is published any more.
     void StopAnswers() { stub_.reset(); }
+    // Zeros while nobody has asked.
+    dns::StubCounters counters() const { return stub_ != nullptr ? stub_->counters() : dns::StubCounters(); }
     // Without effect for a sandbox that has none.
     void End(const kernel::SlotRef& ref);
 

@@ -18,11 +18,14 @@
 #include "exporters/kafka/kafka_topics.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/log.h"
+#include "userspace/base/log_target.h"
+#include "userspace/cmd/access.h"
 #include "userspace/cmd/agent.h"
 #include "userspace/cmd/capabilities.h"
 #include "userspace/cmd/command_words.h"
 #include "userspace/cmd/config_record.h"
 #include "userspace/cmd/dns_ledger.h"
+#include "userspace/metrics/http/server.h"
 
 namespace stockade::cmd {
 namespace {
@@ -36,6 +39,7 @@ struct Flags {
     std::string runtime_dir;
     std::string pin_dir;
     std::string backend;
+    std::string log = "auto";
     std::vector<std::string> policy_dirs;
     int ready_fd = -1;
     bool check = false;
@@ -52,7 +56,9 @@ struct Exporter {
 std::vector<Exporter> Exporters() {
     return {
         {{"jsonl", exporters::JsonlFileOptionNames(),
-          [](const exporters::ExporterOptions& options) { return exporters::MakeJsonlFile(options).status(); }},
+          [](const exporters::ExporterOptions& options) {
+              return exporters::MakeJsonlFile(options).status();
+          }},
          exporters::MakeJsonlFile},
         {{"kafka", exporters::KafkaOptionNames(),
           [](const exporters::ExporterOptions& options) {
@@ -74,9 +80,8 @@ std::vector<pipeline::EventStore::Reader> Readers(const Config& config) {
     for (const ExporterConfig& wanted : config.events.exporters) {
         for (const Exporter& exporter : Exporters()) {
             if (exporter.kind.name != wanted.kind) continue;
-            readers.push_back({wanted.name, [make = exporter.make, options = wanted.options] {
-                                   return make(options);
-                               }});
+            readers.push_back(
+                {wanted.name, [make = exporter.make, options = wanted.options] { return make(options); }});
         }
     }
     return readers;
@@ -93,6 +98,25 @@ Config WithFlags(Config config, const Flags& flags) {
     if (!flags.backend.empty()) config.backend = flags.backend;
     if (!flags.policy_dirs.empty()) config.policy_dirs = flags.policy_dirs;
     return config;
+}
+
+// Null = nobody wants them. One that cannot be had is told, and keeps no sandbox from its policy.
+std::unique_ptr<metrics::Server> ServeMetrics(const MetricsConfig& config, bool transient) {
+    // Who runs a tool on a laptop asked for no port.
+    if (!config.on() || (transient && !config.named)) return nullptr;
+    StatusOr<std::unique_ptr<metrics::Server>> server = metrics::Server::Start(config.listen);
+    if (server.ok()) return *std::move(server);
+    LogError("no metrics: ", server.status().message());
+    return nullptr;
+}
+
+// Where whoever started us wants its log. A journal that is named is used with its fields, unless something else is asked for.
+Status ChooseLog(const std::string& format) {
+    if (format == "json") (void)SetLogTarget(LogTarget::kJson, "stockaded");  // needs nobody
+    const bool journal = format == "journal" || (format == "auto" && StandardErrorIsJournal());
+    if (!journal || SetLogTarget(LogTarget::kJournal, "stockaded") || format == "auto")
+        return absl::OkStatus();
+    return absl::UnavailableError("--log journal: no journald listens on this host");
 }
 
 // One agent for each runtime directory, held as long as the process lives.
@@ -154,7 +178,9 @@ int Check(const Flags& flags) {
     for (const std::string& warning : warnings)
         (void)WriteAll(STDERR_FILENO, absl::StrCat(warning, "\n"));  // as above
     const std::string verdict =
-        warnings.empty() ? "ok" : absl::StrCat("ok, with ", warnings.size(), warnings.size() == 1 ? " warning" : " warnings");
+        warnings.empty()
+            ? "ok"
+            : absl::StrCat("ok, with ", warnings.size(), warnings.size() == 1 ? " warning" : " warnings");
     (void)WriteAll(STDOUT_FILENO, absl::StrCat(flags.config, ": ", verdict, "\n"));  // as above
     return warnings.empty() ? 0 : 2;
 }
@@ -170,7 +196,7 @@ void TakePriority() {
     if (autogroup.ok()) (void)WriteAll(autogroup->get(), absl::StrCat(kAgentNice));  // as above
 }
 
-Status Serve(const Flags& flags, Helper& helper) {
+Status Serve(const Flags& flags, Helper& helper, ServiceManager service) {
     SK_ASSIGN_OR_RETURN(Config written, LoadConfig(flags.config, flags.config != kDefaultConfigPath));
     SK_RETURN_IF_ERROR(CheckEvents(written));
     Config config = WithFlags(written, flags);
@@ -194,9 +220,14 @@ Status Serve(const Flags& flags, Helper& helper) {
     SK_RETURN_IF_ERROR(sensor->AttachNetwork(home.dir.get()));
     SK_RETURN_IF_ERROR(sensor->RemoveEarlierSets());
     SK_ASSIGN_OR_RETURN(Fd listen, api::Listen(config.socket_path()));
+    if (const std::optional<gid_t> group = Access(config.api).group(); group.has_value()) {
+        SK_RETURN_IF_ERROR(OpenSocketTo(config.socket_path(), *group));
+    }
     TakePriority();
     SK_RETURN_IF_ERROR(DropCapabilities());
     const std::string socket_path = config.socket_path();
+    const std::unique_ptr<metrics::Server> server =
+        ServeMetrics(config.metrics, idle != absl::ZeroDuration());
     SK_ASSIGN_OR_RETURN(auto agent,
                         Agent::Create({.config = std::move(config),
                                        .idle_exit_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(idle)),
@@ -204,7 +235,9 @@ Status Serve(const Flags& flags, Helper& helper) {
                                        .sensor = sensor.get(),
                                        .listen = std::move(listen),
                                        .home = std::move(home),
-                                       .exporters = std::move(readers)}));
+                                       .exporters = std::move(readers),
+                                       .service = std::move(service),
+                                       .metrics = server.get()}));
     LogInfo("stockaded ", kVersion, ": backend ",
             sensor->backend() == kernel::Backend::kLsm ? "lsm" : "signal",
             sensor->adopted() ? ", pins adopted" : "", ", listening at ", socket_path);
@@ -226,6 +259,7 @@ int PrintTopics(int argc, char** argv) {
 int AgentMain(int argc, char** argv) {
     if (argc > 1 && absl::string_view(argv[1]) == "--print-topics") return PrintTopics(argc - 2, argv + 2);
     // Before anything is loaded, opened or started.
+    ServiceManager service = ServiceManager::FromEnvironment();
     StatusOr<Helper> helper = Helper::Fork(argc, argv);
     if (!helper.ok()) {
         LogError(helper.status().message());
@@ -245,7 +279,11 @@ int AgentMain(int argc, char** argv) {
     app.add_option("--policies", flags.policy_dirs, "Directories with policies");
     app.add_option("--ready-fd", flags.ready_fd,
                    "Descriptor that is told \"ready\", or the error, in one line");
-    app.add_flag("--check", flags.check, "Check the configuration and leave: 0 well, 1 wrong, 2 with warnings");
+    app.add_flag("--check", flags.check,
+                 "Check the configuration and leave: 0 well, 1 wrong, 2 with warnings");
+    app.add_option("--log", flags.log,
+                   "auto, text, json or journal (auto: the journal with its fields under systemd, else text)")
+        ->check(CLI::IsMember({"auto", "text", "json", "journal"}));
     app.set_version_flag("--version", std::string("stockaded ") + kVersion);
     try {
         app.parse(argc, argv);
@@ -257,11 +295,15 @@ int AgentMain(int argc, char** argv) {
         return 125;
     }
     if (flags.check) return Check(flags);
+    if (const Status status = ChooseLog(flags.log); !status.ok()) {
+        LogError(status.message());
+        return 125;
+    }
     if (geteuid() != 0) {
         LogError("stockaded must be started as root");
         return 125;
     }
-    const Status status = Serve(flags, *helper);
+    const Status status = Serve(flags, *helper, std::move(service));
     if (!status.ok()) {
         LogError(status.message());
         TellReady(flags.ready_fd, absl::StrCat("error: ", status.message(), "\n"));

@@ -38,9 +38,10 @@ struct Sandbox {
     model::SandboxState state = model::SandboxState::kRegistered;
     Times times;
     std::vector<std::string> argv;
-    std::string mode;   // enforce | observe
-    uint32_t uid = 0;   // inside and outside; of this sandbox alone
-    uint32_t slot = 0;  // 0 = not bound
+    std::string mode;        // enforce | observe
+    uint32_t owner_uid = 0;  // who asked for it
+    uint32_t uid = 0;        // inside and outside; of this sandbox alone
+    uint32_t slot = 0;       // 0 = not bound
     uint32_t generation = 0;
     uint32_t policy_index = 0;
     std::string cgroup;  // absolute path

@@ -1,0 +1,18 @@
+// Counters of the agent's parts as families of metrics. Names, help and units are here and nowhere else; docs/operations.md tells of them.
+#pragma once
+
+#include "userspace/dns/stub_counters.h"
+#include "userspace/metrics/families.h"
+#include "userspace/pipeline/event_path.h"
+#include "userspace/pipeline/event_store.h"
+
+namespace stockade::cmd {
+
+void CountPath(const pipeline::PathCounters& counters, metrics::Families* out);
+void CountDns(const dns::StubCounters& counters, metrics::Families* out);
+void CountStore(const pipeline::StoreCounters& counters, bool healthy, uint64_t max_bytes,
+                metrics::Families* out);
+// Of this process, under the names that all exporters use.
+void CountProcess(metrics::Families* out);
+
+}  // namespace stockade::cmd
