@@ -56,6 +56,7 @@ absl::string_view ClassOf(const v1::Event& event) {
         case v1::Event::kDns:
             return "dns";
         case v1::Event::kFinding:
+        case v1::Event::kAction:
             return "findings";
         case v1::Event::kAgent:
             return "audit";

@@ -61,6 +61,17 @@ OcsfActivity OfLifecycle(absl::string_view op) {
                  {"destroyed", 2, "Remove"}});
 }
 
+OcsfActivity OfAction(absl::string_view action) {
+    return Look(kRemediationActivity, action,
+                {{"freeze", 1, "Isolate"},
+                 {"isolate-network", 1, "Isolate"},
+                 {"kill-sandbox", 2, "Evict"},
+                 {"kill-process", 2, "Evict"},
+                 {"thaw", 3, "Restore"},
+                 {"release", 3, "Restore"},
+                 {"deny", 4, "Harden"}});
+}
+
 OcsfActivity OfAgent(absl::string_view op) {
     if (absl::StartsWith(op, "policy")) return {kDeviceConfigStateChange, 1, "Log"};
     return Look(kApplicationLifecycle, op,
@@ -93,6 +104,8 @@ OcsfActivity OcsfActivityOf(const v1::Event& event) {
             return {kDnsActivity, 1, "Query"};
         case v1::Event::kFinding:
             return {kDetectionFinding, 1, "Create"};
+        case v1::Event::kAction:
+            return OfAction(event.action().action());
         case v1::Event::kLifecycle:
             return OfLifecycle(event.lifecycle().op());
         case v1::Event::kAgent:

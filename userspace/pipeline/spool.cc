@@ -48,6 +48,7 @@ std::vector<v1::LostRange> RangesOf(const std::vector<v1::Event>& events) {
 Lane LaneOf(const v1::Event& event) {
     switch (event.payload_case()) {
         case v1::Event::kFinding:
+        case v1::Event::kAction:
         case v1::Event::kLifecycle:
         case v1::Event::kLost:
         case v1::Event::kSummary:

@@ -24,6 +24,8 @@ void SummaryTracker::Add(const v1::Event& event) {
     Entry& entry = *it->second;
     ++entry.kinds[event.kind()];
     if (event.has_lost()) entry.lost += event.lost().count();
+    if (event.has_finding()) AddFinding(entry, event);
+    if (event.has_action()) AddAction(entry, event.action());
     if (event.has_repeat()) {
         // It says how many, not of what.
         entry.suppressed += event.repeat().count();
@@ -87,6 +89,35 @@ void SummaryTracker::AddRefusal(Entry& entry, const v1::Event& event) {
     refusal.set_operation(std::string(model::OperationOf(event)));
 }
 
+void SummaryTracker::AddFinding(Entry& entry, const v1::Event& event) {
+    const v1::Finding& finding = event.finding();
+    for (v1::FindingCount& known : entry.findings) {
+        if (known.rule() != finding.rule() || known.severity() != finding.severity()) continue;
+        known.set_count(known.count() + 1);
+        return;
+    }
+    if (entry.findings.size() >= options_.max_findings) {
+        ++entry.findings_omitted;
+        return;
+    }
+    v1::FindingCount& row = entry.findings.emplace_back();
+    row.set_rule(finding.rule());
+    row.set_title(finding.title());
+    row.set_severity(finding.severity());
+    row.set_count(1);
+    row.set_detail(finding.detail());
+    row.set_first_boot_ns(event.boot_ns());
+}
+
+// The last one stands: a kill comes after what was tried before it.
+void SummaryTracker::AddAction(Entry& entry, const v1::Action& action) {
+    if (action.rule().empty()) return;
+    for (v1::FindingCount& finding : entry.findings) {
+        if (finding.rule() == action.rule())
+            finding.set_action(absl::StrCat(action.action(), ": ", action.result()));
+    }
+}
+
 v1::Summary SummaryTracker::Make(const Entry& entry) {
     v1::Summary summary;
     for (const auto& [kind, events] : entry.kinds) {
@@ -95,6 +126,8 @@ v1::Summary SummaryTracker::Make(const Entry& entry) {
         count->set_events(events);
     }
     for (const v1::Refusal& refusal : entry.refusals) *summary.add_refusals() = refusal;
+    for (const v1::FindingCount& finding : entry.findings) *summary.add_findings() = finding;
+    summary.set_findings_omitted(entry.findings_omitted);
     summary.set_refusals_omitted(entry.omitted);
     summary.set_refusals_unrecorded(entry.unrecorded);
     summary.set_lost(entry.lost);
@@ -126,6 +159,22 @@ void AddSections(const sk_state& state, v1::Summary* summary) {
     summary->set_refusals_unrecorded(std::max(summary->refusals_unrecorded(), untold));
 }
 
+namespace {
+
+std::string FindingsText(const v1::Summary& summary) {
+    std::string text;
+    for (const v1::FindingCount& finding : summary.findings()) {
+        absl::StrAppend(&text, "finding: ", finding.title(), " (", finding.severity(), ", ", finding.rule());
+        if (finding.count() > 1) absl::StrAppend(&text, ", ", finding.count(), " times");
+        absl::StrAppend(&text, finding.action().empty() ? "" : ", ", finding.action(), ")\n");
+    }
+    if (summary.findings_omitted() > 0)
+        absl::StrAppend(&text, "and ", summary.findings_omitted(), " more findings\n");
+    return text;
+}
+
+}  // namespace
+
 std::string SummaryText(const v1::Summary& summary) {
     std::string text;
     for (const v1::Refusal& refusal : summary.refusals()) {
@@ -149,6 +198,7 @@ std::string SummaryText(const v1::Summary& summary) {
         absl::StrAppend(&text, "and ", summary.refusals_unrecorded(),
                         " more refusals of the same kind that were not recorded singly\n");
     }
+    absl::StrAppend(&text, FindingsText(summary));
     if (summary.lost() > 0) {
         absl::StrAppend(&text, summary.lost(), " records were lost: this list may be short\n");
     }
