@@ -163,7 +163,7 @@ Status Decoder::Decode(std::span<const uint8_t> record, v1::Event* event) {
     Identify(head, event);
     Explain(head, event);
     // Last, so that the sentences that were made of its strings are looked at too.
-    (void)options_.redactor->Redact(event);  // counted there
+    if (options_.redact) (void)options_.redactor->Redact(event);  // counted there
     return absl::OkStatus();
 }
 

@@ -53,6 +53,7 @@ class Decoder {
         uint64_t wall_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_BOOTTIME
         SandboxLookup lookup{};       // unset: no sandbox is known
         const Redactor* redactor = nullptr;  // not owned; null: the default patterns
+        bool redact = true;                  // false: whoever asked redacts, after the rules have seen it
     };
     explicit Decoder(Options options);
 

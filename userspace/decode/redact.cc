@@ -147,12 +147,16 @@ const Redactor::Plan* Redactor::PlanOf(const Descriptor* type) {
     return (plans_[type] = std::move(plan)).get();
 }
 
-int Redactor::Redact(v1::Event* event) const {
+void Redactor::Hits::KeepOriginal() const {
+    if (original != nullptr && *original == nullptr) *original = std::make_unique<v1::Event>(*event);
+}
+
+int Redactor::Redact(v1::Event* event, std::unique_ptr<v1::Event>* original) const {
     const auto root = plans_.find(v1::Event::descriptor());
-    Hits hits;
+    Hits hits{.counts = {}, .event = event, .original = original};
     const uint32_t before = static_cast<uint32_t>(event->exec().argv_redacted());
     const int changed = Walk(event, *root->second, &hits);
-    if (hits.empty()) return changed;
+    if (hits.counts.empty()) return changed;
     if (event->has_exec()) {
         // The walk counted all strings; this field is about arguments.
         uint32_t arguments = 0;
@@ -160,7 +164,7 @@ int Redactor::Redact(v1::Event* event) const {
             arguments += absl::StrContains(argument, kReplacement);
         event->mutable_exec()->set_argv_redacted(std::max(before, arguments));
     }
-    for (const auto& [index, count] : hits) {
+    for (const auto& [index, count] : hits.counts) {
         const std::string& name =
             index == kArgument ? kArgumentName : compiled_->patterns[static_cast<size_t>(index)]->name;
         v1::Redaction* row = nullptr;
@@ -197,6 +201,7 @@ int Redactor::Walk(Message* message, const Plan& plan, Hits* hits) const {
             if (text.empty()) continue;
             std::string copy = text;
             if (!Text(&copy, hits)) continue;
+            hits->KeepOriginal();
             r.SetString(message, field, std::move(copy));
             ++changed;
         }
@@ -222,7 +227,7 @@ int Redactor::Arguments(Message* message, const FieldDescriptor* field, Hits* hi
                 colon == text.npos ? kReplacement : absl::StrCat(text.substr(0, colon + 1), kReplacement);
             hit = secret != text;
             text = std::move(secret);
-            if (hit) ++(*hits)[kArgument];
+            if (hit) ++hits->counts[kArgument];
             if (hit) ++compiled_->arguments;
         } else {
             hit = Text(&text, hits);
@@ -236,6 +241,7 @@ int Redactor::Arguments(Message* message, const FieldDescriptor* field, Hits* hi
             }
         }
         if (!hit) continue;
+        hits->KeepOriginal();
         r.SetRepeatedString(message, field, i, std::move(text));
         ++changed;
     }
@@ -281,7 +287,7 @@ bool Redactor::Replace(int pattern, std::string* text, Hits* hits) const {
     out.append(*text, copied, text->npos);
     *text = std::move(out);
     one.count += count;
-    (*hits)[pattern] += count;
+    hits->counts[pattern] += count;
     return true;
 }
 

@@ -8,7 +8,7 @@
 // the value may also be the argument after the option. RE2 takes time linear in the bytes, whatever
 // they are. Any thread. Not looked at: labels of the sandbox, which its owner chose.
 //
-// SEAM: the Decoder redacts what it decodes, EventPath what is published to it. Who makes an event
+// SEAM: EventPath redacts whatever goes along it, once the rules may have it. Who makes an event
 // on another way calls Redact on it first. The configuration's patterns come in by Options.
 #pragma once
 
@@ -44,8 +44,9 @@ class Redactor {
     static const Redactor& Default();
     ~Redactor();
 
-    // Returns how many strings it changed, and adds to event.redactions.
-    int Redact(v1::Event* event) const;
+    // Returns how many strings it changed, and adds to event.redactions. Where it changes any, `original`, unless
+    // null, is made the event as it was.
+    int Redact(v1::Event* event, std::unique_ptr<v1::Event>* original = nullptr) const;
     // One text that is not in an event: a log line, a sandbox's output.
     bool RedactText(std::string* text) const;
 
@@ -57,7 +58,12 @@ class Redactor {
   private:
     struct Plan;
     struct Compiled;
-    using Hits = std::map<int, uint32_t>;  // by place in the list of patterns
+    struct Hits {
+        std::map<int, uint32_t> counts;  // by place in the list of patterns
+        const v1::Event* event = nullptr;
+        std::unique_ptr<v1::Event>* original = nullptr;
+        void KeepOriginal() const;  // before the first change
+    };
 
     explicit Redactor(int64_t set_memory);
     Status Add(const RedactPattern& pattern);

@@ -10,6 +10,17 @@ const std::shared_ptr<const std::string>& NoExe() {
     return *empty;
 }
 
+using Argv = std::vector<std::string>;
+
+void SetArgv(const Argv& argv, v1::Process* process) {
+    process->clear_argv();
+    for (const std::string& argument : argv) process->add_argv(argument);
+}
+
+std::shared_ptr<const Argv> ArgvOf(const v1::Exec& exec) {
+    return std::make_shared<const Argv>(exec.argv().begin(), exec.argv().end());
+}
+
 // A mapped library is no new image, and what was prevented never ran.
 bool IsNewImage(const v1::Event& event) {
     return event.has_exec() && event.exec().role() != "mapped" && event.outcome() != "prevented";
@@ -17,7 +28,7 @@ bool IsNewImage(const v1::Event& event) {
 
 }  // namespace
 
-void ProcessTree::Enrich(v1::Event* event) {
+void ProcessTree::Enrich(v1::Event* event, std::unique_ptr<v1::Event>* original) {
     // The agent's own events, and losses, are about no process.
     if (!event->has_process() || event->process().start_boot_ns() == 0) return;
     const ProcessKey key{event->process().pid(), event->process().start_boot_ns()};
@@ -28,8 +39,14 @@ void ProcessTree::Enrich(v1::Event* event) {
         if (event->has_exec()) AdoptParent(event->exec(), node);
     }
     Touch(*node);
-    if (IsNewImage(*event)) LearnExec(*event, node);
+    if (IsNewImage(*event)) LearnExec(*event, original->get(), node);
     Fill(*node, event->mutable_process());
+    if (node->original_argv && *original == nullptr) *original = std::make_unique<v1::Event>(*event);
+    if (*original != nullptr) {
+        v1::Process* process = (*original)->mutable_process();
+        Fill(*node, process);
+        if (node->original_argv) SetArgv(*node->original_argv, process);
+    }
     if (event->has_fork()) {
         LearnFork(key, {event->fork().child_pid(), event->fork().child_start_boot_ns()});
     } else if (event->has_exit()) {
@@ -77,9 +94,7 @@ void ProcessTree::Evict() {
 void ProcessTree::Fill(const Node& node, v1::Process* process) {
     process->set_exe(*node.exe);
     process->clear_argv();
-    if (node.argv) {
-        for (const std::string& argument : *node.argv) process->add_argv(argument);
-    }
+    if (node.argv) SetArgv(*node.argv, process);
     process->clear_ancestry();
     if (!node.ancestry) return;
     for (const Link& link : *node.ancestry) {
@@ -90,12 +105,12 @@ void ProcessTree::Fill(const Node& node, v1::Process* process) {
     }
 }
 
-void ProcessTree::LearnExec(const v1::Event& event, Node* node) {
+void ProcessTree::LearnExec(const v1::Event& event, const v1::Event* original, Node* node) {
     const v1::Exec& exec = event.exec();
     node->exe = std::make_shared<const std::string>(exec.path());
     if (exec.argv_size() > 0) {
-        node->argv = std::make_shared<const std::vector<std::string>>(exec.argv().begin(),
-                                                                      exec.argv().end());
+        node->argv = ArgvOf(exec);
+        node->original_argv = exec.argv_redacted() > 0 && original != nullptr ? ArgvOf(original->exec()) : nullptr;
     }
     node->of_children.reset();
 }
@@ -107,7 +122,10 @@ void ProcessTree::LearnFork(const ProcessKey& parent, const ProcessKey& child) {
     Node* above = Find(parent);
     if (!above) return;
     if (node->exe->empty()) node->exe = above->exe;
-    if (!node->argv) node->argv = above->argv;
+    if (!node->argv) {
+        node->argv = above->argv;
+        node->original_argv = above->original_argv;
+    }
     node->ancestry = AncestryOfChildren(parent, above);
 }
 

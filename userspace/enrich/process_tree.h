@@ -43,8 +43,13 @@ class ProcessTree {
     };
     explicit ProcessTree(Options options) : options_(options) {}
 
-    // Fills in what is known, then learns. Call in the order of kernel_seq within a sandbox.
-    void Enrich(v1::Event* event);
+    // Fills in what is known, then learns. Call in the order of kernel_seq within a sandbox. `original`: the event
+    // before it was redacted, null where nothing was; made where the arguments of its process were.
+    void Enrich(v1::Event* event, std::unique_ptr<v1::Event>* original);
+    void Enrich(v1::Event* event) {
+        std::unique_ptr<v1::Event> none;
+        Enrich(event, &none);
+    }
 
     size_t size() const { return nodes_.size(); }
     const Counters& counters() const { return counters_; }
@@ -60,6 +65,7 @@ class ProcessTree {
     struct Node {
         std::shared_ptr<const std::string> exe;
         std::shared_ptr<const std::vector<std::string>> argv;
+        std::shared_ptr<const std::vector<std::string>> original_argv;  // null: argv was not redacted
         std::shared_ptr<const Ancestry> ancestry;
         std::shared_ptr<const Ancestry> of_children;  // made at the first fork, gone at an exec
         std::list<ProcessKey>::iterator age;          // place in live_ or exited_
@@ -72,7 +78,7 @@ class ProcessTree {
     void Evict();
     void Fill(const Node& node, v1::Process* process);
     void AdoptParent(const v1::Exec& exec, Node* node);
-    void LearnExec(const v1::Event& event, Node* node);
+    void LearnExec(const v1::Event& event, const v1::Event* original, Node* node);
     void LearnFork(const ProcessKey& parent, const ProcessKey& child);
     void LearnExit(const ProcessKey& key);
     std::shared_ptr<const Ancestry> AncestryOfChildren(const ProcessKey& key, Node* node);

@@ -33,7 +33,8 @@ EventPath::EventPath(Options options)
       decoder_({.node = options.node,
                 .wall_offset_ns = options.wall_offset_ns,
                 .lookup = options.lookup,
-                .redactor = options.redactor}),
+                .redactor = options.redactor,
+                .redact = false}),
       sequencer_(
           options.sequence, [this](v1::Event& event) { Emit(event); }, options.suppressed),
       tree_(options.tree),
@@ -126,7 +127,6 @@ PathCounters EventPath::counters() {
 }
 
 void EventPath::Publish(v1::Event event) {
-    (void)decoder_.redactor().Redact(&event);  // counted there
     {
         std::lock_guard lock(mutex_);
         if (event.boot_ns() == 0) event.set_boot_ns(BootNow());
@@ -154,9 +154,11 @@ void EventPath::Complete(v1::Event* event) {
 
 void EventPath::Emit(v1::Event& event) {
     Complete(&event);
-    tree_.Enrich(&event);
+    std::unique_ptr<v1::Event> original;
+    (void)decoder_.redactor().Redact(&event, &original);  // counted there
+    tree_.Enrich(&event, &original);
     summary_.Add(event);
-    ready_.push_back(std::make_shared<const v1::Event>(std::move(event)));
+    ready_.push_back({std::make_shared<const v1::Event>(std::move(event)), std::move(original)});
 }
 
 // One thread at a time hands on; an observer that publishes finds it at work already.
@@ -165,14 +167,15 @@ void EventPath::Deliver() {
     if (delivering_) return;
     delivering_ = true;
     for (;;) {
-        EventPtr event;
+        Ready ready;
         {
             std::lock_guard lock(mutex_);
             if (ready_.empty()) break;
-            event = std::move(ready_.front());
+            ready = std::move(ready_.front());
             ready_.pop_front();
         }
-        for (const Observer& observer : observers_) observer(*event);
+        for (const RawObserver& observer : raw_) observer(ready.original ? ready.original : ready.event);
+        for (const Observer& observer : observers_) observer(*ready.event);
     }
     delivering_ = false;
 }

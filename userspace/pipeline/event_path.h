@@ -67,9 +67,13 @@ class EventPath {
     explicit EventPath(Options options);
     // Observers run on the thread that delivers and must not block. Before the first record.
     void AddObserver(Observer observer);
-    // Kernel records that condemn a sandbox, at once: neither in order nor enriched. Before the
-    // first record.
+    // Kernel records that condemn a sandbox, at once: neither in order, nor enriched, nor redacted.
+    // Before the first record.
     void AddUrgentObserver(Observer observer);
+    // For the rules: sees each event as it was before its secrets were replaced, just before the others see it. Nothing
+    // of it may leave this process. It may keep the event. Before the first record.
+    using RawObserver = std::function<void(const std::shared_ptr<const v1::Event>&)>;
+    void AddRawObserver(RawObserver observer) { raw_.push_back(std::move(observer)); }
 
     // A sandbox was bound. `first_seq` is the number its first record must have: 1 for a new
     // one, 0 for not known (an adopted one).
@@ -100,6 +104,10 @@ class EventPath {
 
   private:
     using EventPtr = std::shared_ptr<const v1::Event>;
+    struct Ready {
+        EventPtr event;
+        EventPtr original;  // null: nothing was redacted
+    };
 
     void Emit(v1::Event& event);  // mutex_ held
     void Deliver();
@@ -109,6 +117,7 @@ class EventPath {
     decode::Decoder decoder_;
     std::vector<Observer> urgent_;
     std::vector<Observer> observers_;
+    std::vector<RawObserver> raw_;
 
     // Taken before mutex_, held while observers run: recursive, as they may call back.
     std::recursive_mutex delivery_;
@@ -118,7 +127,7 @@ class EventPath {
     Sequencer sequencer_;
     enrich::ProcessTree tree_;
     SummaryTracker summary_;
-    std::deque<EventPtr> ready_;  // complete and in order, to be handed on
+    std::deque<Ready> ready_;  // complete and in order, to be handed on
 };
 
 }  // namespace stockade::pipeline
