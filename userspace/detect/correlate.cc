@@ -59,8 +59,8 @@ struct Correlator::State {
 
 Correlator::~Correlator() = default;
 
-Correlator::Correlator(const std::vector<Rule>& rules)
-    : rules_(rules), users_(rules.size()), silent_(rules.size()), states_(rules.size()) {
+Correlator::Correlator(const std::vector<Rule>& rules, const CorrelatorOptions& options)
+    : rules_(rules), options_(options), users_(rules.size()), silent_(rules.size()), states_(rules.size()) {
     std::map<std::string, size_t> by_ref;
     for (size_t i = 0; i < rules.size(); ++i) {
         for (const std::string& key : {rules[i].id, rules[i].name}) {
@@ -205,7 +205,7 @@ Correlator::Group& Correlator::GroupOf(State& state, const std::string& key) {
         state.ages.splice(state.ages.end(), state.ages, it->second->age);
         return *it->second;
     }
-    if (state.groups.size() >= kMaxGroups) EvictGroup(state);
+    if (state.groups.size() >= options_.max_groups) EvictGroup(state);
     auto group = std::make_unique<Group>();
     group->age = state.ages.insert(state.ages.end(), key);
     return *(state.groups[key] = std::move(group));
@@ -232,9 +232,9 @@ bool Correlator::Insert(State& state, Group& group, const Entry& entry) {
     ++events_;
     const int64_t oldest = group.entries.back().time_ns - span;
     while (group.entries.front().time_ns < oldest) DropOldest(group);
-    if (events_ > kMaxStateEvents && state.groups.size() > 1) {
+    if (events_ > options_.max_events && state.groups.size() > 1) {
         EvictGroup(state);
-    } else if (events_ > kMaxStateEvents || group.entries.size() > kMaxGroupEvents) {
+    } else if (events_ > options_.max_events || group.entries.size() > kMaxGroupEvents) {
         DropOldest(group);
         ++counters_.evicted_events;
     }

@@ -31,6 +31,11 @@ inline constexpr int64_t kMaxTimespanSeconds = 30 * 86400;
 // Events that a finding names; the last ones.
 inline constexpr size_t kMaxEvidence = 16;
 
+struct CorrelatorOptions {
+    size_t max_groups = kMaxGroups;
+    size_t max_events = kMaxStateEvents;
+};
+
 struct CorrelationHit {
     size_t rule = 0;      // place of the correlation in the list of rules
     std::string group{};  // values of group-by, joined by a comma
@@ -48,7 +53,7 @@ class Correlator {
         uint64_t evicted_events = 0;  // too many in a group or in all: the oldest went
     };
     // `rules`: all of them, linked; kept. Correlations refer to others by id or name.
-    explicit Correlator(const std::vector<Rule>& rules);
+    explicit Correlator(const std::vector<Rule>& rules, const CorrelatorOptions& options = {});
     ~Correlator();
 
     // A rule (by its place) has matched the event. Appends what that completes, chained ones too.
@@ -78,6 +83,7 @@ class Correlator {
     bool Fires(const State& state, const Group& group, uint64_t* count) const;
 
     const std::vector<Rule>& rules_;
+    const CorrelatorOptions options_;
     std::vector<std::vector<size_t>> users_;  // rule -> correlations over it
     std::vector<bool> silent_;
     std::vector<std::unique_ptr<State>> states_;  // by rule; null for plain ones

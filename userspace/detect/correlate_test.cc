@@ -70,7 +70,8 @@ TEST_F(CorrelateTest, EventCountInATime) {
     EXPECT_EQ(Count(2, 0, 1, 1), 0u);
     EXPECT_THAT(Send(10, 1), ElementsAre("C x"));
     EXPECT_THAT(last_.evidence(), ElementsAre("e1", "e2", "e3"));
-    EXPECT_EQ(last_.detail().substr(21), ", 3 in 10 s, group x");
+    EXPECT_EQ(last_.detail(), "3 in 10 s, group x");
+    EXPECT_EQ(last_.hash().size(), 64u);
     // It starts anew, and what is too old does not count.
     EXPECT_EQ(Count(2, 11, 1, 1), 0u);
     EXPECT_EQ(Count(2, 30, 1, 1), 0u);

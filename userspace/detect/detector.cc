@@ -10,17 +10,16 @@ v1::Finding DetectedFinding::ToProto() const {
     finding.set_title(rule->title);
     finding.set_severity(std::string(SeverityName(rule->level)));
     for (const std::string& id : evidence) finding.add_evidence(id);
-    std::string detail = absl::StrCat("rule ", rule->hash.substr(0, 16));
+    finding.set_hash(rule->hash);
+    for (const std::string& tag : rule->tags) finding.add_tags(tag);
     if (rule->correlation)
-        absl::StrAppend(&detail, ", ", count, " in ", rule->correlation->timespan_ns / 1'000'000'000,
-                        " s, group ", group);
-    finding.set_detail(detail);
+        finding.set_detail(absl::StrCat(count, " in ", rule->correlation->timespan_ns / 1'000'000'000, " s, group ", group));
     return finding;
 }
 
-Detector::Detector(std::vector<Rule> rules, const RuleSet::Options& options)
+Detector::Detector(std::vector<Rule> rules, const RuleSet::Options& options, const CorrelatorOptions& bounds)
     : set_(RuleSet::Create(std::move(rules), options)),
-      correlator_(std::make_unique<Correlator>(set_->rules())) {}
+      correlator_(std::make_unique<Correlator>(set_->rules(), bounds)) {}
 
 Detector::~Detector() = default;
 

@@ -35,7 +35,8 @@ class Detector {
         uint64_t undecidable = 0;
     };
 
-    explicit Detector(std::vector<Rule> rules, const RuleSet::Options& options = {});
+    explicit Detector(std::vector<Rule> rules, const RuleSet::Options& options = {},
+                      const CorrelatorOptions& bounds = {});
     ~Detector();
 
     std::vector<DetectedFinding> OnEvent(const v1::Event& event);
