@@ -3,9 +3,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <string>
 
@@ -22,6 +24,8 @@ namespace {
 // Nested cgroups a sandbox can make are bounded by its own limits; deeper ones are left to
 // cgroup.kill, which needs no list.
 constexpr int kMaxDepth = 8;
+// Of a sandbox without a bound of its own; the kernel's own bound of pids is four millions.
+constexpr size_t kMaxListed = 1 << 16;
 
 StatusOr<Fd> OpenIn(int dir, const char* name, int flags) {
     Fd fd(openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW));
@@ -98,6 +102,15 @@ void AddPids(int dir, size_t max, int depth, std::vector<int>* pids) {
     (void)closedir(handle);  // closes `copy` too
 }
 
+// Field 22 of /proc/PID/stat; the name before it may hold anything, a parenthesis too.
+StatusOr<uint64_t> StartTicks(int pid) {
+    SK_ASSIGN_OR_RETURN(const std::string text, ReadFile(absl::StrCat("/proc/", pid, "/stat"), 4096));
+    const std::vector<std::string> words = absl::StrSplit(text.substr(std::min(text.rfind(')'), text.size())), ' ');
+    uint64_t ticks = 0;
+    if (words.size() < 21 || !absl::SimpleAtoi(words[20], &ticks)) return absl::InternalError("/proc/PID/stat is cut");
+    return ticks;
+}
+
 }  // namespace
 
 StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns, int halt_fd) {
@@ -108,6 +121,26 @@ std::vector<int> ListPids(int cgroup_fd, size_t max) {
     std::vector<int> pids;
     AddPids(cgroup_fd, max, 0, &pids);
     return pids;
+}
+
+Status SetFrozen(int cgroup_fd, bool frozen, uint64_t wait_ns) {
+    SK_RETURN_IF_ERROR(WriteIn(cgroup_fd, "cgroup.freeze", frozen ? "1" : "0"));
+    SK_ASSIGN_OR_RETURN(const bool done, WaitValue(cgroup_fd, "frozen", frozen ? 1 : 0, wait_ns, -1));
+    if (done) return absl::OkStatus();
+    return absl::DeadlineExceededError(frozen ? "not all of its tasks are frozen yet" : "not all of its tasks go on yet");
+}
+
+Status KillOne(int cgroup_fd, int pid, uint64_t start_boot_ns) {
+    const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!process.ok()) return errno == ESRCH ? absl::NotFoundError("it has ended") : ErrnoStatus(errno, "open a pidfd");
+    // From here on the number stays whose it is.
+    SK_ASSIGN_OR_RETURN(const uint64_t ticks, StartTicks(pid));
+    if (ticks != start_boot_ns / (1'000'000'000 / static_cast<uint64_t>(sysconf(_SC_CLK_TCK))))
+        return absl::NotFoundError("it has ended");
+    const std::vector<int> pids = ListPids(cgroup_fd, kMaxListed);
+    if (std::find(pids.begin(), pids.end(), pid) == pids.end()) return absl::NotFoundError("it is not in the sandbox");
+    if (syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0) return absl::OkStatus();
+    return errno == ESRCH ? absl::NotFoundError("it has ended") : ErrnoStatus(errno, "kill it");
 }
 
 Status AskKill(int cgroup_fd) { return WriteIn(cgroup_fd, "cgroup.kill", "1"); }

@@ -61,6 +61,13 @@ Status AskKill(int cgroup_fd);
 // `halt_fd` becomes readable.
 StatusOr<bool> WaitEmpty(int cgroup_fd, uint64_t wait_ns, int halt_fd = -1);
 
+// Freezes the cgroup, or lets it go on, and waits up to `wait_ns` until the kernel says that it is so; tasks that are
+// in the kernel freeze when they come out. kDeadlineExceeded: not yet, and what was asked for stands.
+Status SetFrozen(int cgroup_fd, bool frozen, uint64_t wait_ns);
+
+// Ends one process of the cgroup: kNotFound where it has ended already, or the number is another's by now.
+Status KillOne(int cgroup_fd, int pid, uint64_t start_boot_ns);
+
 // pids in the cgroup and below, at most `max`.
 std::vector<int> ListPids(int cgroup_fd, size_t max);
 
