@@ -103,15 +103,19 @@ Status Netlink::AddVeth(const std::string& name, const std::string& peer, int pe
     return Transact(request.data(), request.size(), absl::StrCat("make veth ", peer));
 }
 
-Status Netlink::LinkUp(const std::string& link) {
+Status Netlink::LinkUp(const std::string& link) { return SetUp(link, true); }
+
+Status Netlink::LinkDown(const std::string& link) { return SetUp(link, false); }
+
+Status Netlink::SetUp(const std::string& link, bool up) {
     SK_ASSIGN_OR_RETURN(int index, LinkIndex(link));
     Request request(RTM_NEWLINK, 0);
     ifinfomsg message{};
     message.ifi_index = index;
-    message.ifi_flags = IFF_UP;
+    message.ifi_flags = up ? IFF_UP : 0;
     message.ifi_change = IFF_UP;
     request.Append(message);
-    return Transact(request.data(), request.size(), absl::StrCat("bring up ", link));
+    return Transact(request.data(), request.size(), absl::StrCat(up ? "bring up " : "take down ", link));
 }
 
 Status Netlink::AddAddress(const std::string& link, uint32_t address, uint8_t prefix_bits) {

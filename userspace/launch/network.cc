@@ -9,7 +9,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "userspace/base/errno.h"
+#include "userspace/base/fd.h"
 #include "userspace/launch/netlink.h"
 #include "userspace/launch/network_host.h"
 
@@ -35,6 +37,8 @@ NetworkSlot Describe(int number, Fd lock) {
     slot.table = absl::StrCat("stockade_", number);
     return slot;
 }
+
+constexpr size_t kMaxRouteBytes = 64 << 10;  // two lines in a sandbox
 
 std::string SlotFile(int number) { return absl::StrCat(kSlotDir, "/", number); }
 
@@ -166,6 +170,21 @@ Status InNetworkNamespace(int pidfd, const std::function<Status()>& fn) {
     });
     worker.join();
     return result;
+}
+
+StatusOr<std::string> LinkOf(int pid) {
+    SK_ASSIGN_OR_RETURN(const std::string text, ReadFile(absl::StrCat("/proc/", pid, "/net/route"), kMaxRouteBytes));
+    for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+        const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+        uint32_t gateway = 0;
+        if (words.size() < 3 || words[1] != "00000000" || !absl::SimpleHexAtoi(words[2], &gateway)) continue;
+        // As the kernel prints it: the bytes of network order, read as a number of this machine.
+        const uint32_t host = ntohl(gateway);
+        if ((host & 0xffff0000) != kPool || host % 4 != 1)
+            return absl::FailedPreconditionError(absl::StrCat("the default route of ", pid, " leads to no sandbox's link"));
+        return absl::StrCat("stk", (host - kPool) / 4);
+    }
+    return std::string();
 }
 
 }  // namespace stockade::launch

@@ -38,6 +38,10 @@ Status DisconnectNetwork(NetworkSlot& slot);
 // Removes what is left of slots whose launcher is gone; returns how many, failures in `failed`.
 int CleanNetworks(std::vector<std::string>* failed);
 
+// The host's end of the veth that leads out of a task's network namespace, by its default route; empty where it has
+// none. `pid` must be a sandbox's, of a namespace whose routes it cannot change.
+StatusOr<std::string> LinkOf(int pid);
+
 // Serves ports of the sandbox's 127.0.0.1 from the host's. One thread; at most kMaxForwarded
 // connections, more are closed at once.
 class HostForwarder {
