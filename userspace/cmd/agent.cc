@@ -43,6 +43,7 @@ Agent::Agent(Options options)
       access_(options_.config.api),
       sensor_(*options_.sensor),
       registry_({.first_uid = options_.config.uid_first, .uid_count = options_.config.uid_count}),
+      gate_({.kills = options_.config.kills_per_minute}),
       breaker_({.kills = options_.config.kills_per_minute}),
       policies_(options_.config.policy_dirs, options_.config.default_policy),
       compiler_(sensor_.keys()) {}
@@ -52,6 +53,7 @@ Agent::Agent(Options options)
 Agent::~Agent() {
     EndSpare();
     if (dns_ != nullptr) dns_->StopAnswers();
+    if (rules_ != nullptr) rules_->Stop();
     hub_.reset();
     killer_.reset();
     if (store_ != nullptr) store_->Stop(kDrainMs);
@@ -92,6 +94,7 @@ Status Agent::Init() {
                   [this](std::span<const uint8_t> record) { dns_->OnRecord(record); }, store_.get()));
     path_ = &hub_->path();
     path_->AddObserver([this](const v1::Event& event) { refusals_.Count(event); });
+    SK_RETURN_IF_ERROR(StartRules());
 
     sigset_t wanted;
     sigemptyset(&wanted);
@@ -227,6 +230,9 @@ bool Agent::Handle(int fd, api::Packet packet) {
         case api::Message::kKill:
             KillOnRequest(fd, message.kill());
             return true;
+        case api::Message::kControl:
+            ControlOnRequest(fd, message.control());
+            return true;
         case api::Message::kPing:
             AnswerVersion(fd);
             return true;
@@ -328,7 +334,7 @@ void Agent::OnHub() {
     const uint64_t drained = hub_->drained();
     std::vector<std::string> ready;
     for (auto& [id, run] : runs_) {
-        if (run->drain_asked && !run->collected && run->drain_target <= drained) ready.push_back(id);
+        if (run->drain_asked && !run->collected && run->drain_target <= drained && RulesDone(*run)) ready.push_back(id);
     }
     for (const std::string& id : ready) {
         if (Run* run = FindRun(id)) Collect(*run);
@@ -360,6 +366,7 @@ void Agent::OnTick() {
     WatchCondemned();
     KillHeldBack();
     WatchLeftOut();
+    OnRules();
     if (spare_ != nullptr && HostChanged()) DropSpare();
     if (std::exchange(spare_wanted_, false)) MakeSpare();
     const uint64_t now = BootNow();

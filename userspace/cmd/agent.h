@@ -3,12 +3,14 @@
 //   SK_ASSIGN_OR_RETURN(auto agent, Agent::Create({...}));
 //   SK_RETURN_IF_ERROR(agent->Serve());     // until SIGTERM, Shutdown, or idle for too long
 //
-// One thread, beside those of EventHub, EventStore and its pumps, the stub and Killer. The sensor is called here, but for its
+// One thread, beside those of EventHub, EventStore and its pumps, RuleEngine, the stub and Killer. The sensor is called here, but for its
 // rings, ReadState, PinAddress and RefundDns.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "userspace/cmd/event_hub.h"
 #include "userspace/cmd/event_loop.h"
 #include "userspace/cmd/helper.h"
+#include "userspace/cmd/rule_engine.h"
 #include "userspace/cmd/run_policy.h"
 #include "userspace/cmd/sandbox_dns.h"
 #include "userspace/cmd/service_manager.h"
@@ -33,6 +36,7 @@
 #include "userspace/metrics/publisher.h"
 #include "userspace/policy/compile.h"
 #include "userspace/respond/breaker.h"
+#include "userspace/respond/gate.h"
 #include "userspace/respond/killer.h"
 #include "userspace/sandbox/evidence.h"
 #include "userspace/sandbox/registry.h"
@@ -42,6 +46,9 @@ namespace stockade::cmd {
 
 // The node's name in events.
 std::string HostName();
+
+// Condition of sandboxes that run while the rules are not those that their files say.
+inline constexpr char kRulesBroken[] = "Degraded/RulesBroken";
 
 class Agent {
   public:
@@ -71,6 +78,13 @@ class Agent {
         bool run_events = false;
         uint64_t lost = 0;        // events that it was too slow for, and was not told of yet
         uint64_t blocked_ns = 0;  // boot; since then its socket has been full; 0 = it is not
+    };
+    // What was done to a sandbox beside its policy, for a rule or by hand.
+    struct Restraint {
+        bool frozen = false;
+        bool isolated = false;
+        std::string link;                                         // that was taken down
+        std::set<std::pair<std::string, std::string>> denied{};  // operation, path
     };
     // What the agent keeps of a sandbox beside the registry.
     struct Run {
@@ -104,6 +118,11 @@ class Agent {
         int kill_client_fd = -1;  // waits for a KillReply
         bool adopted = false;     // what an earlier agent saw of it is not known
         uint64_t adopt_deadline_ns = 0;
+        uint64_t rules_target = 0;    // of RuleEngine::pushed(): the books wait for the rules to come so far
+        uint64_t rules_asked_ns = 0;  // since when; 0 = not yet
+        Restraint restraint;
+        std::optional<v1::Action> kill_action;  // told with its latency once the sandbox is empty
+        uint64_t kill_event_ns = 0;             // boot time of the event that it is for
         api::RunResult result;
     };
 
@@ -188,6 +207,32 @@ class Agent {
     void Remove(Run& run);
     void Unbind(sandbox::Sandbox& sandbox);
 
+    // agent_rules.cc
+    Status StartRules();
+    void OnRules();
+    void TellRules(const RuleEngine::Notice& notice);
+    void TellMissed(const std::string& id);
+    bool RulesDone(Run& run);
+    void Respond(const RuleFinding& finding);
+    void RespondTo(const std::string& id, const RuleFinding& finding);
+    Status Act(Run& run, sandbox::Sandbox& sandbox, const RuleFinding& finding);
+    static bool IsDone(const Run& run, const RuleFinding& finding);
+    static v1::Action ActionOf(absl::string_view action, const RuleFinding& finding);
+    void PublishAction(const sandbox::Sandbox& sandbox, v1::Action action);
+    void TellKillAction(Run& run, const sandbox::Sandbox& sandbox);
+
+    // agent_restrain.cc
+    void ControlOnRequest(int fd, const api::Control& control);
+    Status Control(const std::string& action, Run& run, sandbox::Sandbox& sandbox);
+    void ShowRestraint(const Run& run, sandbox::Sandbox& sandbox);
+    Status Freeze(Run& run, sandbox::Sandbox& sandbox, bool freeze);
+    Status Isolate(Run& run, sandbox::Sandbox& sandbox);
+    Status Release(Run& run, sandbox::Sandbox& sandbox);
+    Status Deny(Run& run, sandbox::Sandbox& sandbox, const std::map<std::string, std::string>& what);
+    Status EndForRule(Run& run, sandbox::Sandbox& sandbox, const RuleFinding& finding);
+    Status KnowPolicy(Run& run, const sandbox::Sandbox& sandbox);
+    Status ApplyRestraint(Run& run, sandbox::Sandbox& sandbox, const Restraint& wanted);
+
     // agent_events.cc
     void OpenStore();
     void StartStore();
@@ -236,6 +281,12 @@ class Agent {
     sandbox::Registry registry_;
     std::unique_ptr<SandboxDns> dns_;
     std::unique_ptr<pipeline::EventStore> store_;  // null = nothing is spooled
+    std::unique_ptr<RuleEngine> rules_;            // null = none are run
+    uint64_t rules_handled_ = 0;                   // events whose findings are out
+    bool rules_broken_ = false;
+    std::map<std::string, RuleEngine::Missed> rules_missed_;  // by sandbox, not told yet; of those in runs_
+    uint64_t rules_missed_ns_ = 0;                            // when they were told
+    respond::Gate gate_;
     std::unique_ptr<EventHub> hub_;
     pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
     std::unique_ptr<respond::Killer> killer_;

@@ -150,6 +150,7 @@ void Agent::OnKilled(Run& run, const respond::Killed& killed) {
         if (run.kill_client_fd < 0 && run.evidence != nullptr) ++counts_.kills_policy;
     }
     PublishKilled(run, *sandbox, killed.report.pending);
+    TellKillAction(run, *sandbox);
     if (run.kill_client_fd >= 0) {
         api::Message message;
         api::KillReply& reply = *message.mutable_kill_reply();
@@ -241,6 +242,7 @@ void Agent::CloseBooks(Run& run, std::string* withhold) {
 }
 
 std::string Agent::JudgeEnd(Run& run, const v1::Summary& summary, const sk_state* state) {
+    if (run.end.end() == "rule") return "the sandbox was killed by a rule";
     // SK_CODE_CONDEMNED is the agent's own hand: `stockade kill`, a shim that was killed.
     const bool condemned =
         state != nullptr && state->condemned_ns != 0 && state->condemned_code != SK_CODE_CONDEMNED;

@@ -133,6 +133,7 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     sandbox->argv.assign(request.argv().begin(), request.argv().end());
     sandbox->mode = run.policy.mode == SK_MODE_OBSERVE ? "observe" : "enforce";
     sandbox->cgroup = absl::StrCat(options_.home.path, "/", *id);
+    if (rules_broken_) sandbox->conditions.push_back(kRulesBroken);
 
     // Without the sandbox's root, which does not exist yet: good for binds and Landlock, and errors show now.
     SK_ASSIGN_OR_RETURN(const auto draft, compiler_.Compile(run.policy));

@@ -7,6 +7,7 @@
 
 #include "userspace/base/status.h"
 #include "userspace/cmd/config_events.h"
+#include "userspace/cmd/config_rules.h"
 #include "userspace/cmd/config_service.h"
 
 namespace stockade::cmd {
@@ -22,7 +23,7 @@ struct Config {
     std::string backend = "auto";  // auto | signal | lsm
     uint32_t uid_first = 1'900'000'000;
     uint32_t uid_count = 65536;
-    uint32_t kills_per_minute = 60;    // automatic ones, per policy; 0 = no limit
+    uint32_t kills_per_minute = 60;    // automatic ones, per policy and per rule; 0 = no limit
     bool made_ahead = true;            // one sandbox stands for the next run (ADR 9)
     uint32_t agent_wait_seconds = 10;  // how long a sandbox outlives its agent
     // Of each sandbox, where the host's cgroup v2 has the controllers; 0 = no limit (of swap: none).
@@ -34,6 +35,7 @@ struct Config {
     MetricsConfig metrics;
     ApiConfig api;
     EventsConfig events;  // off: a single developer has no use for a spool
+    RulesConfig rules;    // on: where no directory has any it costs nothing
 
     std::string socket_path() const { return runtime_dir + "/agent.sock"; }
     std::string spool_dir() const {

@@ -206,5 +206,41 @@ TEST_F(ConfigFile, SecretsInTheFileAreWarnedOfAndShownNowhere) {
     EXPECT_FALSE(absl::StrContains(config->events.Text(), "hunter2"));
 }
 
+TEST_F(ConfigFile, RulesAreOnAndCanBeSet) {
+    auto config = Load("");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_TRUE(config->rules.enabled);
+    EXPECT_EQ(config->rules.dirs.size(), 2u);
+    const std::string before = config->rules.Text();
+    config = Load("rules:\n  enabled: false\n  dry_run: true\n  dirs: [/a, /b]\n  disable: [x]\n  max_groups: 7\n"
+                  "  max_events: 100\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_FALSE(config->rules.enabled);
+    EXPECT_TRUE(config->rules.dry_run);
+    EXPECT_EQ(config->rules.dirs, (std::vector<std::string>{"/a", "/b"}));
+    EXPECT_EQ(config->rules.disable, std::vector<std::string>{"x"});
+    EXPECT_EQ(config->rules.max_groups, 7u);
+    EXPECT_EQ(config->rules.max_events, 100u);
+    EXPECT_NE(config->rules.Text(), before);
+}
+
+TEST_F(ConfigFile, ErrorsOfRulesNameThePlace) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"rules: yes\n", ":1:8: rules takes keys and values"},
+        {"rules:\n  dir: [/a]\n", ":2:3: unknown key dir in rules; did you mean 'dirs'?"},
+        {"rules:\n  dirs: /a\n", ":2:9: rules.dirs takes a list"},
+        {"rules:\n  dirs: [a]\n", ":2:10: rules.dirs takes absolute paths"},
+        {"rules:\n  enabled: maybe\n", ":2:12: rules.enabled takes true or false"},
+        {"rules:\n  max_groups: 0\n", ":2:15: rules.max_groups takes a whole number from 1 to 4096"},
+        {"rules:\n  max_events: 99999999\n", "from 1 to 2000000"},
+        {"rules:\n  dirs: [/a]\n  dirs: [/b]\n", ":3:3: duplicate key dirs, first on line 2"},
+    };
+    for (const auto& [text, expected] : cases) {
+        const auto config = Load(text);
+        ASSERT_FALSE(config.ok()) << text;
+        EXPECT_TRUE(absl::StrContains(config.status().message(), expected)) << config.status();
+    }
+}
+
 }  // namespace
 }  // namespace stockade::cmd

@@ -61,8 +61,10 @@ class EventHub {
     void SetListening(bool listening) { listening_ = listening; }
     // Held, records stay in the rings: what comes before those who listen are back would reach nobody.
     void SetHold(bool hold);
-    // Rings are looked at often only while there is a sandbox.
-    void SetBusy(bool busy) { busy_ = busy; }
+    // Rings are looked at often only while there is a sandbox. The look that waits for one ends with the first.
+    void SetBusy(bool busy) {
+        if (busy_.exchange(busy) != busy && busy) sensor_.WakeRings();
+    }
     // Events that TakeEvents has missed since the last call.
     uint64_t TakeDropped() { return dropped_.exchange(0); }
     // Passes whose records were released undelivered, as they filled half of a ring.

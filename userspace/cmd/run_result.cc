@@ -94,6 +94,7 @@ std::string ResultText(const api::RunResult& result, bool quiet) {
         std::string reason;
         (void)model::AppendEscaped(result.reason(), &reason);
         const char* what = result.end() == "policy"    ? "killed by policy "
+                           : result.end() == "rule"    ? "killed by a rule"
                            : result.end() == "failed"  ? "not started"
                            : result.end() == "timeout" ? "killed"
                            : result.end() == "exited"  ? "not run"

@@ -278,6 +278,7 @@ Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) 
     SK_ASSIGN_OR_RETURN(binding.budget, owned_budgets_->Use(budget_id, AmountsOf(policy), !sandbox.session.empty()));
     bound_[sandbox.ref.slot] = {budget_id};
     SK_RETURN_IF_ERROR(options_.sensor->BindDns(sandbox.ref, binding));
+    bound_[sandbox.ref.slot].binding = binding;
     if (sandbox.without_stub) return absl::OkStatus();
     return Serve(std::move(sandbox), binding.budget);
 }
@@ -301,6 +302,19 @@ Status SandboxDns::Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget) {
     client.judge = Answerer::Judge;
     client.answered = [answerer](const dns::StubAnswered& answered) { return answerer->Answered(answered); };
     return stub_->Add(sandbox.ref.slot, std::move(sandbox.udp), std::move(sandbox.tcp), std::move(client));
+}
+
+Status SandboxDns::Silence(const kernel::SlotRef& ref, bool quiet) {
+    const auto found = bound_.find(ref.slot);
+    if (found == bound_.end()) return absl::OkStatus();
+    if (!found->second.binding && !quiet)
+        return absl::FailedPreconditionError("an earlier agent bound its names: they stay closed");
+    kernel::DnsBinding binding = found->second.binding.value_or(kernel::DnsBinding{});
+    if (quiet) {
+        binding.mode = SK_DNS_CLOSED;
+        binding.servers.clear();
+    }
+    return options_.sensor->BindDns(ref, binding);
 }
 
 void SandboxDns::End(const kernel::SlotRef& ref) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,9 @@ class SandboxDns {
     void StopAnswers() { stub_.reset(); }
     // Zeros while nobody has asked.
     dns::StubCounters counters() const { return stub_ != nullptr ? stub_->counters() : dns::StubCounters(); }
+    // Nothing is asked any more; `quiet` = false: as before. Without effect for a sandbox that asks nobody anyway.
+    // kFailedPrecondition to let an adopted one ask again: its binding was an earlier agent's.
+    Status Silence(const kernel::SlotRef& ref, bool quiet);
     // Without effect for a sandbox that has none.
     void End(const kernel::SlotRef& ref);
 
@@ -66,6 +70,7 @@ class SandboxDns {
   private:
     struct Bound {
         std::string budget_id;
+        std::optional<kernel::DnsBinding> binding{};  // absent: adopted
     };
     Status Ready();
     StatusOr<DnsLedger> OpenLedger() const;

@@ -8,6 +8,7 @@
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/command_words.h"
 #include "userspace/cmd/completion.h"
+#include "userspace/cmd/control_commands.h"
 #include "userspace/cmd/dns_command.h"
 #include "userspace/cmd/doctor_command.h"
 #include "userspace/cmd/policy_command.h"
@@ -49,6 +50,7 @@ int TakeCommand(int argc, char** argv, ClientOptions* client) {
 
 void AddOtherCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     AddQueryCommands(app, client, exit_code);
+    AddControlCommands(app, client, exit_code);
     AddPolicyCommand(app, client, exit_code);
     AddRulesCommand(app, client, exit_code);
     AddDnsCommand(app, exit_code);

@@ -26,6 +26,7 @@
 #include "userspace/cmd/config_record.h"
 #include "userspace/cmd/dns_ledger.h"
 #include "userspace/metrics/http/server.h"
+#include "userspace/cmd/rule_store.h"
 
 namespace stockade::cmd {
 namespace {
@@ -174,7 +175,14 @@ int Check(const Flags& flags) {
         (void)WriteAll(STDERR_FILENO, absl::StrCat(status.message(), "\n"));  // the exit status says the same
         return 1;
     }
-    const std::vector<std::string> warnings = ExporterWarnings(config->events);
+    std::vector<std::string> warnings = ExporterWarnings(config->events);
+    if (config->rules.enabled) {
+        const LoadedRules rules = LoadRules(config->rules, Broken::kGiveUp);
+        for (const std::string& error : rules.errors)
+            (void)WriteAll(STDERR_FILENO, absl::StrCat(error, "\n"));  // as above
+        if (!rules.errors.empty()) return 1;
+        warnings.insert(warnings.end(), rules.warnings.begin(), rules.warnings.end());
+    }
     for (const std::string& warning : warnings)
         (void)WriteAll(STDERR_FILENO, absl::StrCat(warning, "\n"));  // as above
     const std::string verdict =

@@ -1,0 +1,221 @@
+// What is done to a running sandbox beside its policy: for a rule, or as a person asked.
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/log.h"
+#include "userspace/cmd/agent.h"
+#include "userspace/launch/netlink.h"
+#include "userspace/launch/network.h"
+#include "userspace/model/lifecycle.h"
+#include "userspace/respond/kill.h"
+
+namespace stockade::cmd {
+namespace {
+
+// The freezer answers within a millisecond where all tasks are in user space; the agent's thread waits no longer.
+constexpr uint64_t kFreezeWaitNs = 20'000'000;
+// Operations, paths: each is a pattern of the policy, which is compiled anew.
+constexpr size_t kMaxDenied = 256;
+// Policies that a sandbox's records on their way may still name.
+constexpr size_t kMaxPolicyRefs = 8;
+
+uint32_t OpOf(const std::string& operation) {
+    if (operation == "exec") return SK_OP_EXEC;
+    if (operation == "read") return SK_OP_READ;
+    if (operation == "write") return SK_OP_WRITE;
+    return 0;
+}
+
+// A name may hold what is a wildcard in a pattern; `?` stands for any one character, so for this one too.
+std::string PatternOf(std::string path) {
+    for (char& c : path) {
+        if (c == '*' || c == '[' || c == ']' || c == '{' || c == '}' || c == '\\') c = '?';
+    }
+    return path;
+}
+
+void CloseNetwork(policy::ResolvedPolicy* policy) {
+    policy->network.clear();
+    policy->loopback.clear();
+    policy->host.clear();
+    policy->bind.clear();
+    policy->uids.clear();
+    policy->has_uids = false;
+    policy->dns.reset();
+    std::erase_if(policy->paths, [](const policy::PathRule& rule) { return (rule.allow & SK_OP_UNIX) != 0; });
+    policy->present[SK_SECTION_NETWORK] = true;
+    // The work may go on without a network: nobody is killed for what was allowed a moment ago.
+    policy->violation[SK_SECTION_NETWORK] = SK_VERDICT_DENY;
+}
+
+void DenyPath(uint32_t op, const std::string& path, policy::ResolvedPolicy* policy) {
+    const sk_section section = op == SK_OP_EXEC ? SK_SECTION_EXEC : SK_SECTION_FILES;
+    const auto add = [&](const std::string& pattern, uint32_t allow, uint32_t deny) {
+        policy->paths.push_back({pattern, allow, deny, 0, "response.deny", policy->name, {}});
+    };
+    // A section that nobody wrote allows all: written, it has to go on doing so.
+    if (!policy->present[section]) {
+        add("/**", section == SK_SECTION_EXEC ? SK_OP_EXEC | SK_OP_MAP : SK_OP_READ | SK_OP_WRITE, 0);
+        policy->present[section] = true;
+    }
+    add(PatternOf(path), 0, op);
+}
+
+}  // namespace
+
+void Agent::ControlOnRequest(int fd, const api::Control& control) {
+    const StatusOr<sandbox::Sandbox*> found = registry_.FindByPrefix(control.id());
+    if (!found.ok()) return SendError(fd, found.status());
+    sandbox::Sandbox& sandbox = **found;
+    Run* run = FindRun(sandbox.id());
+    if (run == nullptr || !run->cgroup.ok() || sandbox.slot == 0 || !run->released)
+        return SendError(fd, absl::FailedPreconditionError("the sandbox is only being made: try again"));
+    if (run->killing || run->ended) return SendError(fd, absl::FailedPreconditionError("the sandbox is ending already"));
+    const uint64_t asked = BootNow();
+    const Status status = Control(control.action(), *run, sandbox);
+    v1::Action action;
+    action.set_action(control.action() == "isolate" ? "isolate-network" : control.action());
+    action.set_result(status.ok() ? "done" : "failed");
+    // Who has just written can be asked.
+    if (const StatusOr<api::Peer> peer = connections_[fd]->channel.PeerCredentials(); peer.ok()) {
+        action.set_actor_uid(peer->uid);
+        action.set_actor_pid(static_cast<uint32_t>(peer->pid));
+    }
+    action.set_detail(absl::StrCat(control.reason(), control.reason().empty() || status.ok() ? "" : ": ", status.message()));
+    action.set_latency_ns(BootNow() - asked);
+    PublishAction(sandbox, std::move(action));
+    if (!status.ok()) return SendError(fd, status);
+    api::Message ok;
+    ok.mutable_ok();
+    Send(fd, ok);
+}
+
+Status Agent::Control(const std::string& action, Run& run, sandbox::Sandbox& sandbox) {
+    if (action == "freeze") return Freeze(run, sandbox, true);
+    if (action == "thaw") return Freeze(run, sandbox, false);
+    if (action == "isolate") return Isolate(run, sandbox);
+    if (action == "release") return Release(run, sandbox);
+    return absl::InvalidArgumentError(absl::StrCat("no action '", action, "': freeze, thaw, isolate or release"));
+}
+
+// So that `stockade ps` and `inspect` show it.
+void Agent::ShowRestraint(const Run& run, sandbox::Sandbox& sandbox) {
+    std::erase_if(sandbox.conditions, [](const std::string& c) { return c == "Frozen" || c == "Isolated" || c == "Denied"; });
+    if (run.restraint.frozen) sandbox.conditions.push_back("Frozen");
+    if (run.restraint.isolated) sandbox.conditions.push_back("Isolated");
+    if (!run.restraint.denied.empty()) sandbox.conditions.push_back("Denied");
+}
+
+Status Agent::Freeze(Run& run, sandbox::Sandbox& sandbox, bool freeze) {
+    const Status status = respond::SetFrozen(run.cgroup.get(), freeze, kFreezeWaitNs);
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+    run.restraint.frozen = freeze;
+    ShowRestraint(run, sandbox);
+    return absl::OkStatus();  // a task in the kernel freezes when it comes out
+}
+
+// The policy first: whatever else fails, nothing new begins.
+Status Agent::Isolate(Run& run, sandbox::Sandbox& sandbox) {
+    if (sandbox.mode == "observe")
+        return absl::FailedPreconditionError("its policy is in mode: observe, where nothing is refused");
+    Restraint wanted = run.restraint;
+    wanted.isolated = true;
+    SK_RETURN_IF_ERROR(ApplyRestraint(run, sandbox, wanted));
+    SK_RETURN_IF_ERROR(Annotate(dns_->Silence({.slot = sandbox.slot, .generation = sandbox.generation}, true), "its names"));
+    SK_ASSIGN_OR_RETURN(const std::string link, launch::LinkOf(sandbox.init_pid));
+    if (link.empty()) return absl::OkStatus();
+    // Connections that stand were judged when they were made.
+    SK_ASSIGN_OR_RETURN(launch::Netlink netlink, launch::Netlink::Create());
+    run.restraint.link = link;
+    return netlink.LinkDown(link);
+}
+
+// Whatever was denied or isolated is as the policy says again.
+Status Agent::Release(Run& run, sandbox::Sandbox& sandbox) {
+    Restraint wanted = run.restraint;
+    wanted.isolated = false;
+    wanted.denied.clear();
+    SK_RETURN_IF_ERROR(ApplyRestraint(run, sandbox, wanted));
+    if (!run.restraint.link.empty()) {
+        SK_ASSIGN_OR_RETURN(launch::Netlink netlink, launch::Netlink::Create());
+        SK_RETURN_IF_ERROR(netlink.LinkUp(run.restraint.link));
+        run.restraint.link.clear();
+    }
+    return Annotate(dns_->Silence({.slot = sandbox.slot, .generation = sandbox.generation}, false), "its names");
+}
+
+Status Agent::Deny(Run& run, sandbox::Sandbox& sandbox, const std::map<std::string, std::string>& what) {
+    Restraint wanted = run.restraint;
+    for (const auto& [operation, path] : what) {
+        if (OpOf(operation) == 0)
+            return absl::UnimplementedError(absl::StrCat("deny: {", operation, ": ...} is not there yet: use isolate-network"));
+        if (path.empty() || path.front() != '/')
+            return absl::FailedPreconditionError(absl::StrCat("deny: the event has no whole path for ", operation));
+        wanted.denied.insert({operation, path});
+    }
+    if (wanted.denied.size() > kMaxDenied)
+        return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxDenied, " paths are denied to it already"));
+    return ApplyRestraint(run, sandbox, wanted);
+}
+
+// Of an adopted one only name and hash are known: the policy of that name is its own where the hash is the same.
+Status Agent::KnowPolicy(Run& run, const sandbox::Sandbox& sandbox) {
+    if (!run.adopted || !run.policy.name.empty()) return absl::OkStatus();
+    api::PolicySource source;
+    source.set_name(run.attestation.policy());
+    SK_ASSIGN_OR_RETURN(ChosenPolicy chosen, policies_.Choose(source, sandbox.info->labels));
+    SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(chosen.policy));
+    if (compiled->hash_hex != run.attestation.policy_hash())
+        return absl::FailedPreconditionError(
+            absl::StrCat("an earlier agent bound its policy, and ", run.attestation.policy(), " says something else by now"));
+    run.policy = std::move(chosen.policy);
+    return absl::OkStatus();
+}
+
+Status Agent::ApplyRestraint(Run& run, sandbox::Sandbox& sandbox, const Restraint& wanted) {
+    SK_RETURN_IF_ERROR(KnowPolicy(run, sandbox));
+    policy::ResolvedPolicy policy = run.policy;
+    if (wanted.isolated) CloseNetwork(&policy);
+    for (const auto& [operation, path] : wanted.denied) DenyPath(OpOf(operation), path, &policy);
+    SK_ASSIGN_OR_RETURN(const Fd root,
+                        Fd::Open(absl::StrCat("/proc/", sandbox.init_pid, "/root"), O_PATH | O_DIRECTORY));
+    SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(policy, {.root_fd = root.get()}));
+    SK_ASSIGN_OR_RETURN(const uint32_t index, sensor_.PublishPolicy(compiled->cells));
+    auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
+    info->policies.insert(info->policies.begin(), {.id = compiled->id, .name = compiled->name, .hash = compiled->hash_hex});
+    if (info->policies.size() > kMaxPolicyRefs) info->policies.pop_back();
+    registry_.ReplaceInfo(sandbox, info);  // before the first record that names it
+    const Status swapped = sensor_.SwapPolicy({.slot = sandbox.slot, .generation = sandbox.generation}, index);
+    if (!swapped.ok()) {
+        DropPolicy(index);
+        return swapped;
+    }
+    DropPolicy(sandbox.policy_index);
+    sandbox.policy_index = index;
+    run.restraint.isolated = wanted.isolated;
+    run.restraint.denied = wanted.denied;
+    ShowRestraint(run, sandbox);
+    PublishStep(sandbox, model::LIFECYCLE_POLICY_SWAPPED, compiled->hash_hex);
+    return absl::OkStatus();
+}
+
+Status Agent::EndForRule(Run& run, sandbox::Sandbox& sandbox, const RuleFinding& finding) {
+    const v1::Finding& found = finding.event.finding();
+    // The shim learns why before the kernel is told, so that it does not take the end for the command's own.
+    api::Message told;
+    told.mutable_shim_kill()->set_end("rule");
+    told.mutable_shim_kill()->set_reason(absl::StrCat(found.title(), " (", found.rule(), found.detail().empty() ? "" : ": ",
+                                                      found.detail(), ")"));
+    if (run.control.ok()) (void)run.control.Send(told);  // a shim that is gone is seen by the loop
+    const Status condemned = sensor_.Condemn({.slot = sandbox.slot, .generation = sandbox.generation}, SK_CODE_CONDEMNED);
+    if (!condemned.ok()) LogError(run.id, ": condemn it: ", condemned.message());  // it is killed all the same
+    if (sandbox.times.condemned_ns == 0) sandbox.times.condemned_ns = BootNow();
+    (void)registry_.Move(sandbox, model::SandboxState::kCondemned);  // from whatever state: the kernel has been told
+    StartKill(run, true);
+    return absl::OkStatus();
+}
+
+}  // namespace stockade::cmd
