@@ -1,0 +1,307 @@
+// What a running agent does for what rules find, and for people: each action with its effect, its event, and its control.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "tests/tools/product.h"
+
+namespace stockade::tests {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// A rule that a sandbox fires by opening a file of that name.
+std::string FileRule(const std::string& name, const std::string& response) {
+    return absl::StrCat("title: Rule ", name, "\nname: ", name,
+                        "\nlevel: high\nlogsource: {product: linux, category: file_access}\ndetection:\n"
+                        "  selection: {TargetFilename|endswith: /", name, "}\n  condition: selection\n", response);
+}
+
+constexpr char kScanRule[] = R"(title: A connection
+id: e8b0f89d-5f8f-52a2-9d6a-a8bbb082b4cd
+name: connection
+level: informational
+logsource: {product: linux, category: network_connection}
+detection:
+  selection: {DestinationIp|cidr: 10.0.0.0/8}
+  condition: selection
+---
+title: A scan
+id: 75840a5b-9b6b-5a88-a978-d5e28f4f2aa3
+name: scan
+level: high
+correlation:
+  type: value_count
+  rules: [connection]
+  group-by: [SandboxId]
+  timespan: 10s
+  condition: {field: DestinationIp, gte: 20}
+response: {action: kill-sandbox}
+)";
+
+// `count` addresses, then it stays.
+std::string Scan(int count) {
+    return absl::StrCat("import socket, time\nfor i in range(", count,
+                        "):\n    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                        "    try: s.connect(('10.0.1.%d' % (i + 1), 9))\n    except OSError: pass\n"
+                        "print('scanned', flush=True)\ntime.sleep(", count < 20 ? 1 : 60, ")\n");
+}
+
+class RulesRespond : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::filesystem::create_directories(product_.Path("rules"));
+        product_.Configure(absl::StrCat("rules: {dirs: [", product_.Path("rules"), "]}\n"));
+        Policy("open", "");
+        Policy("watched", "  mode: observe\n");
+    }
+    void Policy(const std::string& name, const std::string& more) {
+        product_.Put(name + ".yaml",
+                     absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name, "}\nspec:\n", more,
+                                  "  exec: {allow: [/**]}\n  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
+                                  "  network: {allow: [{cidr: 10.0.0.0/8}]}\n"
+                                  "  record: {exec: all, files: all, network: all}\n"));
+    }
+    Ran Sh(const std::string& script, const std::string& policy = "open") {
+        return product_.Run(product_.Path(policy + ".yaml"), {"/bin/sh", "-c", script});
+    }
+    static std::vector<Json> Of(const Ran& ran, const std::string& kind) {
+        std::vector<Json> events;
+        for (const Json& event : ran.events) {
+            if (At(event, "kind") == kind) events.push_back(event);
+        }
+        return events;
+    }
+    static std::vector<std::string> Actions(const Ran& ran) {
+        std::vector<std::string> out;
+        for (const Json& event : Of(ran, "action"))
+            out.push_back(absl::StrCat(At(event, "action.action"), " ", At(event, "action.result")));
+        return out;
+    }
+    // A run of which a file in /tmp of the host's Path("out") says that it is under way.
+    pid_t Long(const std::string& script, const std::string& policy = "open") {
+        return product_.StartRun(product_.Path(policy + ".yaml"), {"/bin/sh", "-c", script}, "long");
+    }
+    std::string OnlySandbox() {
+        std::string id;
+        EXPECT_TRUE(Until([&] {
+            const Ran ps = product_.Stockade({"ps", "-o", "json"});
+            const size_t at = ps.out.find("sbx_");
+            if (at == std::string::npos || !absl::StrContains(ps.out, "running")) return false;
+            id = ps.out.substr(at, 30);
+            return true;
+        }));
+        return id;
+    }
+    Product product_;
+};
+
+TEST_F(RulesRespond, AFindingIsAnEventAndInTheSummaryWithItsRule) {
+    product_.Put("rules/a.yaml", FileRule("marked", ""));
+    const Ran silent = Sh("echo x >/tmp/other; cat /tmp/other");
+    EXPECT_EQ(silent.status, 0) << silent.Text();
+    EXPECT_THAT(Of(silent, "finding"), IsEmpty());
+    const Ran ran = Sh("echo x >/tmp/marked; cat /tmp/marked");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    const std::vector<Json> findings = Of(ran, "finding");
+    ASSERT_EQ(findings.size(), 1u) << ran.Text();
+    EXPECT_EQ(At(findings[0], "finding.title"), "Rule marked");
+    EXPECT_EQ(At(findings[0], "finding.severity"), "high");
+    EXPECT_EQ(At(findings[0], "finding.hash").size(), 64u);
+    EXPECT_EQ(At(findings[0], "process.exe"), "/usr/bin/cat");
+    EXPECT_THAT(ran.err, HasSubstr("finding: Rule marked (high, "));
+    EXPECT_THAT(product_.Get("run2.json"), HasSubstr("\"findings\""));
+}
+
+// The rule sees the secret; nobody else does.
+TEST_F(RulesRespond, RulesSeeWhatIsRedactedBeforeAnybodyElse) {
+    product_.Put("rules/a.yaml",
+                 "title: A token\nname: token\nlevel: high\nlogsource: {product: linux, category: process_creation}\n"
+                 "detection:\n  selection: {CommandLine|contains: 'sk-ant-api03-abcdefghij'}\n  condition: selection\n");
+    const Ran ran = Sh("/bin/true --api-key=sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789; true");
+    EXPECT_EQ(Of(ran, "finding").size(), 2u) << ran.Text();  // of the shell and of true
+    for (const Json& finding : Of(ran, "finding")) EXPECT_THAT(finding.ShortDebugString(), Not(HasSubstr("abcdefghij")));
+    EXPECT_THAT(product_.Get("run1.events"), Not(HasSubstr("abcdefghij")));
+    EXPECT_THAT(product_.Get("run1.events"), HasSubstr("[redacted]"));
+}
+
+TEST_F(RulesRespond, AScannerIsKilledAndHowFast) {
+    product_.Put("rules/a.yaml", kScanRule);
+    const Ran control = product_.Run(product_.Path("open.yaml"), {"/usr/bin/python3", "-c", Scan(19)});
+    EXPECT_EQ(control.status, 0) << control.Text();
+    EXPECT_THAT(Actions(control), IsEmpty());
+    std::vector<double> ms;
+    constexpr int kRuns = 50;
+    for (int i = 0; i < kRuns; ++i) {
+        const Ran ran = product_.Run(product_.Path("open.yaml"), {"/usr/bin/python3", "-c", Scan(20)});
+        ASSERT_EQ(ran.status, 137) << ran.Text();
+        ASSERT_EQ(At(ran.result, "end"), "rule") << ran.Text();
+        ASSERT_THAT(Actions(ran), testing::ElementsAre("kill-sandbox done")) << ran.Text();
+        double latency = 0;
+        ASSERT_TRUE(absl::SimpleAtod(At(Of(ran, "action")[0], "action.latency_ns"), &latency)) << ran.Text();
+        ms.push_back(latency / 1e6);
+        if (i > 0) continue;
+        EXPECT_THAT(ran.err, HasSubstr("killed by a rule: A scan"));
+        EXPECT_EQ(At(Of(ran, "action")[0], "action.hash").size(), 64u);
+        EXPECT_EQ(Of(ran, "action")[0].struct_value().fields().at("action").struct_value().fields().at("evidence").list_value().values_size(), 16);
+    }
+    std::sort(ms.begin(), ms.end());
+    std::cout << "from the twentieth connect to empty: p50 " << ms[kRuns / 2] << " ms, p99 " << ms[kRuns * 99 / 100] << " ms, of "
+              << kRuns << "\n";
+    EXPECT_LT(ms[kRuns / 2], 50);
+    EXPECT_THAT(product_.Sandboxes(), IsEmpty());
+}
+
+TEST_F(RulesRespond, KillProcessEndsOneAndNotTheOthers) {
+    product_.Put("rules/a.yaml", FileRule("bad", "response: {action: kill-process}\n"));
+    const Ran ran = Sh("echo x >/tmp/bad; sh -c 'exec 3</tmp/bad; sleep 20; echo survived'; echo \"then $?\"");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(ran.out, HasSubstr("then 137"));
+    EXPECT_THAT(Actions(ran), testing::Contains("kill-process done")) << ran.Text();
+}
+
+TEST_F(RulesRespond, DenyRefusesTheNextTimeAndOthersGoOn) {
+    product_.Put("rules/a.yaml", FileRule("bait", "response: {action: deny, deny: {read: TargetFilename}}\n"));
+    const Ran ran = Sh("echo x >/tmp/bait; echo y >/tmp/other; cat /tmp/bait; i=0; while [ $i -lt 100 ]; do sleep 0.05; "
+                       "(cat /tmp/bait) >/dev/null 2>&1 || break; i=$((i+1)); done; echo after $i; cat /tmp/other");
+    EXPECT_THAT(ran.out, HasSubstr("x\nafter ")) << ran.Text();
+    EXPECT_THAT(ran.out, Not(HasSubstr("after 100"))) << ran.Text();
+    EXPECT_TRUE(absl::EndsWith(ran.out, "y\n")) << ran.Text();
+    EXPECT_THAT(Actions(ran), testing::ElementsAre("deny done"));
+    EXPECT_THAT(ran.Refusals(), Not(IsEmpty()));
+}
+
+TEST_F(RulesRespond, UnderObserveItIsADryRun) {
+    product_.Put("rules/a.yaml", FileRule("bad", "response: {action: kill-sandbox, once_per: sandbox}\n"));
+    const Ran ran = Sh("echo x >/tmp/bad; cat /tmp/bad; cat /tmp/bad; echo lives", "watched");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(ran.out, HasSubstr("lives"));
+    EXPECT_THAT(Actions(ran), testing::ElementsAre("kill-sandbox dry-run"));
+    EXPECT_EQ(Of(ran, "finding").size(), 2u);
+}
+
+TEST_F(RulesRespond, TheBreakerOfARuleHoldsBack) {
+    product_.Configure("kills_per_minute: 2\n");
+    product_.Put("rules/a.yaml", FileRule("bad", "response: {action: kill-sandbox}\n"));
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(Sh("echo x >/tmp/bad; cat /tmp/bad; sleep 20").status, 137);
+    const Ran ran = Sh("echo x >/tmp/bad; cat /tmp/bad; sleep 0.3; echo lives");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(Actions(ran), testing::ElementsAre("kill-sandbox held-back"));
+}
+
+TEST_F(RulesRespond, ThrottledAlertsAreToldOnce) {
+    product_.Put("rules/a.yaml", FileRule("marked", "response: {action: alert, throttle: 1h}\n"));
+    const Ran ran = Sh("echo x >/tmp/marked; for i in 1 2 3 4 5; do cat /tmp/marked; done");
+    EXPECT_EQ(Of(ran, "finding").size(), 1u) << ran.Text();
+}
+
+// A sandbox that fires one rule without end fills nothing.
+TEST_F(RulesRespond, AFloodOfFindingsIsCounted) {
+    product_.Put("rules/a.yaml", FileRule("marked", ""));
+    const Ran ran = product_.Run(product_.Path("open.yaml"),
+                                 {"/usr/bin/python3", "-c", "open('/tmp/marked', 'w')\nfor i in range(2000): open('/tmp/marked').close()"});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    const size_t told = Of(ran, "finding").size();
+    EXPECT_GE(told, 20u);
+    EXPECT_LE(told, 40u);
+    EXPECT_THAT(product_.Get("run1.events"), HasSubstr("findings are told by number only"));
+}
+
+TEST_F(RulesRespond, FreezeByARuleAndThawByHand) {
+    product_.Put("rules/a.yaml", FileRule("cold", "response: {action: freeze}\n"));
+    const pid_t pid = Long("echo x >/tmp/cold; cat /tmp/cold; sleep 1; echo went on");
+    std::string id;
+    ASSERT_TRUE(Until([&] {
+        const std::string out = product_.Stockade({"ps", "-o", "json"}).out;
+        if (out.find("Frozen") == std::string::npos) return false;
+        id = out.substr(out.find("sbx_"), 30);
+        return true;
+    }));
+    // Its own second passes, and two more, and it has not gone on.
+    EXPECT_EQ(Wait(Start({.argv = {"/bin/sleep", "3"}, .out = "/dev/null", .err = "/dev/null"})), 0);
+    EXPECT_THAT(product_.Get("long.out"), Not(HasSubstr("went on")));
+    const Ran thaw = product_.Stockade({"thaw", id, "--reason", "looked at it"});
+    EXPECT_EQ(thaw.status, 0) << thaw.err;
+    const Ran ran = product_.Finish(pid, "long");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(ran.out, HasSubstr("went on"));
+    EXPECT_THAT(Actions(ran), testing::ElementsAre("freeze done", "thaw done"));
+    const Json by_hand = Of(ran, "action")[1];
+    EXPECT_EQ(At(by_hand, "action.actor_uid"), "0");
+    EXPECT_EQ(At(by_hand, "action.detail"), "looked at it");
+    EXPECT_NE(At(by_hand, "action.actor_pid"), "");
+}
+
+TEST_F(RulesRespond, IsolateTakesTheNetworkAndReleaseGivesItBack) {
+    // Connect by UDP needs no peer: refused or not is all that is asked.
+    const pid_t pid = Long("exec python3 -c \"\n"
+                           "import socket, time\n"
+                           "last = None\n"
+                           "end = time.time() + 30\n"
+                           "seen = []\n"
+                           "while time.time() < end and len(seen) < 3:\n"
+                           "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                           "    try: s.connect(('10.0.1.1', 9)); now = 'open'\n"
+                           "    except OSError as e: now = 'errno %d' % e.errno\n"
+                           "    s.close()\n"
+                           "    if now != last: seen.append(now); print(now, flush=True)\n"
+                           "    last = now\n"
+                           "    time.sleep(0.02)\n\"");
+    const std::string id = OnlySandbox();
+    ASSERT_TRUE(Until([&] { return product_.Get("long.out") == "open\n"; })) << product_.Get("long.err");
+    const Ran isolate = product_.Stockade({"isolate", id});
+    EXPECT_EQ(isolate.status, 0) << isolate.err;
+    ASSERT_TRUE(Until([&] { return absl::StartsWith(product_.Get("long.out"), "open\nerrno "); }))
+        << product_.Get("long.out") << product_.Get("long.err");
+    EXPECT_THAT(product_.Stockade({"ps", "-o", "json"}).out, HasSubstr("Isolated"));
+    const Ran release = product_.Stockade({"release", id});
+    EXPECT_EQ(release.status, 0) << release.err;
+    const Ran ran = product_.Finish(pid, "long");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_TRUE(absl::EndsWith(ran.out, "\nopen\n")) << ran.out;
+    EXPECT_THAT(Actions(ran), testing::ElementsAre("isolate-network done", "release done"));
+}
+
+TEST_F(RulesRespond, FilesAreReadAgainAndABrokenOneKeepsTheOldSet) {
+    product_.Put("rules/a.yaml", FileRule("first", ""));
+    EXPECT_EQ(Of(Sh("echo x >/tmp/first; cat /tmp/first"), "finding").size(), 1u);
+    product_.Put("rules/b.yaml", FileRule("second", ""));
+    EXPECT_TRUE(Until([&] { return !Of(Sh("echo x >/tmp/second; cat /tmp/second"), "finding").empty(); }));
+    product_.Put("rules/b.yaml", "title: [broken\n");
+    EXPECT_TRUE(Until([&] { return absl::StrContains(product_.Get("run/agent.log"), "the rules stay as they were"); }))
+        << product_.Get("run/agent.log");
+    const Ran both = Sh("echo x >/tmp/first; cat /tmp/first; echo x >/tmp/second; cat /tmp/second");
+    EXPECT_EQ(Of(both, "finding").size(), 2u) << both.Text();
+    const pid_t pid = Long("sleep 1");
+    (void)OnlySandbox();
+    EXPECT_THAT(product_.Stockade({"ps", "-o", "json"}).out, HasSubstr("Degraded/RulesBroken"));
+    (void)product_.Finish(pid, "long");
+    std::filesystem::remove(product_.Path("rules/b.yaml"));
+    EXPECT_TRUE(Until([&] { return Of(Sh("echo x >/tmp/second; cat /tmp/second"), "finding").empty(); }));
+    EXPECT_EQ(Of(Sh("echo x >/tmp/first; cat /tmp/first"), "finding").size(), 1u);
+}
+
+TEST_F(RulesRespond, WrongWordsGetAClearError) {
+    for (const char* word : {"freeze", "thaw", "isolate", "release"}) {
+        const pid_t pid = Long("sleep 1");
+        (void)OnlySandbox();
+        const Ran ran = product_.Stockade({word, "sbx_NOSUCH"});
+        EXPECT_EQ(ran.status, 125);
+        EXPECT_THAT(ran.err, HasSubstr("no sandbox"));
+        (void)product_.Finish(pid, "long");
+    }
+}
+
+}  // namespace
+}  // namespace stockade::tests
