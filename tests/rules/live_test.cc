@@ -45,7 +45,7 @@ server = re.search(r"nameserver (\S+)", open("/etc/resolv.conf").read()).group(1
 for line in sys.stdin:
     kind, name = line.split()
     labels = b"".join(bytes([len(l)]) + l.encode() for l in name.split("."))
-    query = struct.pack(">HHHHHH", random.getrandbits(16), 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", {"A": 1, "TXT": 16}[kind], 1)
+    query = struct.pack(">HHHHHH", random.getrandbits(16), 0x500 if kind == "ODD" else 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", {"A": 1, "ODD": 1, "TXT": 16}[kind], 1)
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try: s.sendto(query, (server, 53))
     except OSError: pass
@@ -122,7 +122,7 @@ class RulesLive : public ::testing::Test {
     static void SetUpTestSuite() {
         product_ = new Product(absl::StrCat("rules: {dirs: [", SourcePath("rules/detections"), "]}\n"));
         Open("open", "  network: {allow: []}\n");
-        Open("names", "  network: {allow: []}\n  dns: {mode: observe, resolvers: [192.0.2.53]}\n");
+        Open("names", "  network: {allow: []}\n  dns: {mode: observe, resolvers: [192.0.2.53], budget: {zone: 64KiB, total: 64KiB}}\n");
         Open("strict", "  mode: enforce\n  network: {allow: [], violation: kill-sandbox}\n");
         for (const char* name : {"etc/shadow", "etc/passwd", "etc/cron.d/old", "etc/stockade/config.yaml", "dev-mem"})
             product_->Put(name, "x\n", 0666);
@@ -214,6 +214,35 @@ TEST_F(RulesLive, EachShippedRuleIsFiredByItsTrigger) {
         for (const auto& [name, text] : table) EXPECT_EQ(known.count(name), 1u) << "no shipped rule " << name;
     }
     std::cout << fired << " of " << known.size() << " rules that give findings fired\n";
+}
+
+TEST_F(RulesLive, TasksThatAreMovedFromOutside) {
+    std::map<std::string, std::string> ids;
+    for (const ShippedRule& rule : Pack()) ids[rule.name] = rule.id;
+    Open("entered", "  mode: enforce\n  entered: enforce\n  network: {allow: []}\n");
+    const auto run = [&](const std::function<void(const std::string& cgroup)>& meddle) {
+        const pid_t pid = product_->StartRun(product_->Path("entered.yaml"), {"/bin/sh", "-c", "echo up; sleep 2"}, "outside");
+        EXPECT_TRUE(Until([] { return product_->Get("outside.out") == "up\n"; })) << product_->Get("outside.err");
+        const std::vector<std::string> sandboxes = product_->Sandboxes();
+        EXPECT_EQ(sandboxes.size(), 1u);
+        if (sandboxes.size() == 1) meddle(product_->Cgroup() + "/" + sandboxes[0]);
+        return product_->Finish(pid, "outside");
+    };
+    const Ran quiet = run([](const std::string&) {});
+    EXPECT_FALSE(Fires(quiet, ids["entered_process"]) || Fires(quiet, ids["cgroup_left"])) << quiet.Text();
+    const Ran entered = run([](const std::string& cgroup) {
+        (void)Wait(Start({.argv = {"/bin/sh", "-c", "echo $$ >" + cgroup + "/cgroup.procs && exec /bin/true"},
+                          .out = "/dev/null",
+                          .err = product_->Path("enter.err")}));
+    });
+    EXPECT_TRUE(Fires(entered, ids["entered_process"])) << entered.Text() << product_->Get("enter.err");
+    const Ran left = run([](const std::string& cgroup) {
+        // The first line is the sandbox's first process.
+        (void)Wait(Start({.argv = {"/bin/sh", "-c", "read pid <" + cgroup + "/cgroup.procs; echo $pid >" + Cgroup2() + "/cgroup.procs"},
+                          .out = "/dev/null",
+                          .err = product_->Path("left.err")}));
+    });
+    EXPECT_TRUE(Fires(left, ids["cgroup_left"])) << left.Text() << product_->Get("left.err");
 }
 
 // The control: the same prelude, without a trigger.

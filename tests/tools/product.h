@@ -96,6 +96,7 @@ class Product {
     void StopAgent(int signo);
     // The process that keeps the only sandbox; 0 = there is none.
     pid_t ShimPid() const;
+    std::string Cgroup() const { return cgroup_; }  // of all our sandboxes
     // Names of our sandboxes' cgroups.
     std::vector<std::string> Sandboxes() const;
     // The one made ahead, which has no command and is in no list; empty when there is none.

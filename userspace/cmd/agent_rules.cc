@@ -109,11 +109,21 @@ void Agent::TellMissed(const std::string& id) {
     sandbox::Sandbox* sandbox = registry_.Find(id);
     if (node.empty() || sandbox == nullptr) return;
     const RuleEngine::Missed& missed = node.mapped();
-    if (missed.events + missed.refused > 0) SetCondition(*sandbox, kRulesBehind, true);
+    if (missed.findings > 0) {
+        // No step of its life, and nothing that is wrong with it: it repeats itself.
+        v1::Event event = Envelope(*sandbox);
+        event.set_kind("finding");
+        event.mutable_finding()->set_rule("rules");
+        event.mutable_finding()->set_title("Findings told by number only");
+        event.mutable_finding()->set_severity("info");
+        event.mutable_finding()->set_detail(absl::StrCat(missed.findings, " more of rules that have found the same again and again"));
+        hub_->path().Publish(std::move(event));
+    }
+    if (missed.events + missed.refused == 0) return;
+    SetCondition(*sandbox, kRulesBehind, true);
     std::string text = "rules: ";
     if (missed.events > 0) absl::StrAppend(&text, missed.events, " events came faster than they could be looked at; ");
     if (missed.refused > 0) absl::StrAppend(&text, missed.refused, " refused operations were not looked at; ");
-    if (missed.findings > 0) absl::StrAppend(&text, missed.findings, " findings are told by number only; ");
     PublishStep(*sandbox, model::LIFECYCLE_DEGRADED, text.substr(0, text.size() - 2));
 }
 

@@ -79,7 +79,7 @@ TEST_F(RuleStore, ABrokenFileKeepsTheOldSetOrIsLeftOut) {
 // What rests on a rule that was left out goes with it.
 TEST_F(RuleStore, ARuleOverABrokenOneIsLeftOutToo) {
     Put("shipped/a.yaml", Rule("a"));
-    Put("shipped/b.yaml", Rule("b") + "no_such_key: 1\n");
+    Put("shipped/b.yaml", Rule("b") + "tests: {fires: [{NoSuchField: x}]}\n");
     Put("shipped/c.yaml", "title: Many\nname: many\nlevel: low\ncorrelation: {type: event_count, rules: [b], group-by: [SandboxId], "
                           "timespan: 10s, condition: {gte: 2}}\n");
     EXPECT_THAT(Names(Broken::kLeaveOut), ElementsAre("a"));

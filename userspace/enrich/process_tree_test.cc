@@ -104,5 +104,34 @@ TEST_F(ProcessTreeTest, AnEventWithoutProcessStaysWithout) {
     EXPECT_FALSE(event.has_process());
 }
 
+TEST_F(ProcessTreeTest, OriginalArgumentsGoToTheOriginalsAlone) {
+    v1::Event exec = Base(7, 1);
+    exec.mutable_exec()->set_path("/bin/x");
+    exec.mutable_exec()->set_role("program");
+    exec.mutable_exec()->add_argv("secret");
+    auto original = std::make_unique<v1::Event>(exec);
+    exec.mutable_exec()->set_argv(0, "[redacted]");
+    exec.mutable_exec()->set_argv_redacted(1);
+    tree_.Enrich(&exec, &original);
+    EXPECT_EQ(exec.process().argv(0), "[redacted]");
+    EXPECT_EQ(original->process().argv(0), "secret");
+    Fork(7, 1, 8, 2);
+    for (const auto& [pid, start] : {std::pair<uint32_t, uint64_t>(7, 1), {8, 2}}) {
+        v1::Event later = Base(pid, start);
+        std::unique_ptr<v1::Event> made;
+        tree_.Enrich(&later, &made);
+        EXPECT_EQ(later.process().argv(0), "[redacted]");
+        ASSERT_NE(made, nullptr);
+        EXPECT_EQ(made->process().argv(0), "secret");
+    }
+    // The next image has no secret, and its events no original.
+    (void)Exec(7, 1, "/bin/y");
+    v1::Event plain = Base(7, 1);
+    std::unique_ptr<v1::Event> none;
+    tree_.Enrich(&plain, &none);
+    EXPECT_EQ(plain.process().argv(0), "/bin/y");
+    EXPECT_EQ(none, nullptr);
+}
+
 }  // namespace
 }  // namespace stockade::enrich

@@ -66,5 +66,29 @@ TEST(EventPath, FromRecordToObserverAndSummary) {
     EXPECT_THAT(kinds, ElementsAre("exec", "file", "finding", "file", "finding", "lost"));
 }
 
+// The rules' own view: as it was before; also of what an argument says later, in other events of the process.
+TEST(EventPath, RawObserversSeeWhatIsRedactedForTheOthers) {
+    EventPath path({.node = "n1", .lookup = decode::TestLookup()});
+    std::vector<std::string> raw, told;
+    path.AddRawObserver([&](const std::shared_ptr<const v1::Event>& event) { raw.push_back(event->ShortDebugString()); });
+    path.AddObserver([&](const v1::Event& event) { told.push_back(event.ShortDebugString()); });
+    path.Track(1, 2, 1);
+    path.OnRecord(Bytes(Refused(1, "shadow")));
+    ASSERT_EQ(raw.size(), 1u);
+    EXPECT_EQ(raw, told) << "without a secret they are the same";
+    path.OnRecord(Bytes(Refused(2, "token=abcdefghijklmnop")));
+    v1::Event own;
+    own.mutable_sandbox()->set_id("x");
+    own.mutable_lifecycle()->set_detail("--password=hunter2hunter2");
+    path.Publish(own);
+    ASSERT_EQ(raw.size(), 3u);
+    ASSERT_EQ(told.size(), 3u);
+    EXPECT_THAT(raw[1], HasSubstr("abcdefghijklmnop"));
+    EXPECT_THAT(told[1], testing::Not(HasSubstr("abcdefghijklmnop")));
+    EXPECT_THAT(raw[2], HasSubstr("hunter2"));
+    EXPECT_THAT(told[2], testing::Not(HasSubstr("hunter2")));
+    EXPECT_THAT(told[2], HasSubstr("redactions"));
+}
+
 }  // namespace
 }  // namespace stockade::pipeline

@@ -81,5 +81,29 @@ TEST(Summary, RefusalsBeyondTheRateAreCounted) {
     EXPECT_THAT(SummaryText(summary), testing::HasSubstr("and 19900 more refusals of the same kind"));
 }
 
+TEST(Summary, FindingsAreCountedByRuleWithWhatWasDone) {
+    SummaryTracker tracker({.max_findings = 2});
+    const auto add = [&](const char* rule, const char* severity) {
+        v1::Event event;
+        event.mutable_sandbox()->set_id("sbx");
+        event.set_kind("finding");
+        event.mutable_finding()->set_rule(rule);
+        event.mutable_finding()->set_title(absl::StrCat("Title ", rule));
+        event.mutable_finding()->set_severity(severity);
+        tracker.Add(event);
+    };
+    for (const char* rule : {"a", "b", "a", "c", "a"}) add(rule, "high");
+    v1::Event action;
+    action.mutable_sandbox()->set_id("sbx");
+    action.mutable_action()->set_action("freeze");
+    action.mutable_action()->set_result("done");
+    tracker.Add(action);  // by hand: of no finding
+    action.mutable_action()->set_rule("b");
+    tracker.Add(action);
+    const v1::Summary summary = tracker.Take("sbx");
+    EXPECT_EQ(SummaryText(summary),
+              "finding: Title a (high, a, 3 times)\nfinding: Title b (high, b, freeze: done)\nand 1 more findings\n");
+}
+
 }  // namespace
 }  // namespace stockade::pipeline

@@ -110,6 +110,55 @@ TEST(KillCgroup, EndsAProcessThatIgnoresEverySignalAndTimesEachStep) {
     Reap(pid);
 }
 
+uint64_t StartOf(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string word;
+    for (int i = 0; i < 22; ++i) file >> word;  // the test's own name has no blank
+    return std::stoull(word) * 10'000'000;
+}
+
+TEST(KillOne, EndsThatProcessAndNoOtherOfItsNumber) {
+    TestCgroup cgroup("one");
+    const auto wait = [](int fd) {
+        Ready(fd);
+        for (;;) pause();
+    };
+    const pid_t one = cgroup.Spawn(wait), other = cgroup.Spawn(wait);
+    EXPECT_TRUE(absl::IsNotFound(KillOne(cgroup.fd(), one, StartOf(one) + 20'000'000))) << "another start is another process";
+    EXPECT_TRUE(absl::IsNotFound(KillOne(cgroup.fd(), getpid(), StartOf(getpid())))) << "we are not in the cgroup";
+    EXPECT_EQ(ListPids(cgroup.fd(), 10).size(), 2u);
+    const Status status = KillOne(cgroup.fd(), one, StartOf(one));
+    EXPECT_TRUE(status.ok()) << status;
+    Reap(one);
+    EXPECT_EQ(ListPids(cgroup.fd(), 10), std::vector<int>{other});
+    EXPECT_TRUE(absl::IsNotFound(KillOne(cgroup.fd(), one, 1)));
+    EXPECT_TRUE(AskKill(cgroup.fd()).ok());
+    Reap(other);
+}
+
+TEST(SetFrozen, StopsAndLetsGoOn) {
+    TestCgroup cgroup("frozen");
+    auto* const count = static_cast<std::atomic<uint64_t>*>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    const pid_t pid = cgroup.Spawn([count](int fd) {
+        Ready(fd);
+        for (;;) ++*count;
+    });
+    const Status frozen = SetFrozen(cgroup.fd(), true, 5'000'000'000);
+    ASSERT_TRUE(frozen.ok()) << frozen;
+    const uint64_t before = *count;
+    usleep(50'000);  // time in which it would go on
+    EXPECT_EQ(*count, before);
+    EXPECT_TRUE(SetFrozen(cgroup.fd(), false, 5'000'000'000).ok());
+    const uint64_t end = BootNow() + 5'000'000'000;
+    while (*count == before && BootNow() < end) usleep(1000);
+    EXPECT_GT(*count, before);
+    EXPECT_TRUE(SetFrozen(cgroup.fd(), true, 5'000'000'000).ok());
+    EXPECT_TRUE(AskKill(cgroup.fd()).ok()) << "what is frozen can be killed";
+    Reap(pid);
+    munmap(count, 4096);
+}
+
 TEST(KillCgroup, EndsAForkBombOf400) {
     TestCgroup cgroup("bomb");
     // The bomb is bounded by a counter that all share, not by a limit that the kernel keeps:
