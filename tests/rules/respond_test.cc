@@ -1,7 +1,7 @@
 // What a running agent does for what rules find, and for people: each action with its effect, its event, and its control.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "tests/tools/product.h"
+#include "userspace/launch/network.h"
 
 namespace stockade::tests {
 namespace {
@@ -260,13 +261,25 @@ TEST_F(RulesRespond, IsolateTakesTheNetworkAndReleaseGivesItBack) {
                            "    time.sleep(0.02)\n\"");
     const std::string id = OnlySandbox();
     ASSERT_TRUE(Until([&] { return product_.Get("long.out") == "open\n"; })) << product_.Get("long.err");
+    const auto link = launch::LinkOf(product_.Processes().at(0));
+    ASSERT_TRUE(link.ok()) << link.status();
+    // What stands was allowed when it was made: the link is what ends it.
+    const auto is_up = [&] {
+        uint64_t flags = 0;
+        const std::string text = ReadText("/sys/class/net/" + *link + "/flags");
+        EXPECT_TRUE(absl::SimpleHexAtoi(absl::StripSuffix(text, "\n"), &flags)) << *link;
+        return (flags & IFF_UP) != 0;
+    };
+    EXPECT_TRUE(is_up());
     const Ran isolate = product_.Stockade({"isolate", id});
     EXPECT_EQ(isolate.status, 0) << isolate.err;
+    EXPECT_FALSE(is_up());
     ASSERT_TRUE(Until([&] { return absl::StartsWith(product_.Get("long.out"), "open\nerrno "); }))
         << product_.Get("long.out") << product_.Get("long.err");
     EXPECT_THAT(product_.Stockade({"ps", "-o", "json"}).out, HasSubstr("Isolated"));
     const Ran release = product_.Stockade({"release", id});
     EXPECT_EQ(release.status, 0) << release.err;
+    EXPECT_TRUE(is_up());
     const Ran ran = product_.Finish(pid, "long");
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_TRUE(absl::EndsWith(ran.out, "\nopen\n")) << ran.out;
