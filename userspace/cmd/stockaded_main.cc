@@ -25,8 +25,8 @@
 #include "userspace/cmd/command_words.h"
 #include "userspace/cmd/config_record.h"
 #include "userspace/cmd/dns_ledger.h"
-#include "userspace/metrics/http/server.h"
 #include "userspace/cmd/rule_store.h"
+#include "userspace/metrics/http/server.h"
 
 namespace stockade::cmd {
 namespace {
