@@ -67,7 +67,16 @@ StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
     return agent;
 }
 
+sigset_t Agent::TakeSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signo : {SIGTERM, SIGINT}) sigaddset(&signals, signo);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // fails for a set that is none
+    return signals;
+}
+
 Status Agent::Init() {
+    const sigset_t signals = TakeSignals();
     SK_ASSIGN_OR_RETURN(loop_, EventLoop::Create());
     SK_ASSIGN_OR_RETURN(killer_, respond::Killer::Create());
     SK_ASSIGN_OR_RETURN(sandbox::StateFiles files,
@@ -96,11 +105,7 @@ Status Agent::Init() {
     path_->AddObserver([this](const v1::Event& event) { refusals_.Count(event); });
     SK_RETURN_IF_ERROR(StartRules());
 
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    for (const int signo : {SIGTERM, SIGINT}) sigaddset(&wanted, signo);
-    (void)pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
-    signals_ = Fd(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+    signals_ = Fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
 
     SK_RETURN_IF_ERROR(AdoptAll());

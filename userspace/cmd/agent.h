@@ -7,6 +7,8 @@
 // rings, ReadState, PinAddress and RefundDns.
 #pragma once
 
+#include <signal.h>
+
 #include <map>
 #include <memory>
 #include <optional>
@@ -63,6 +65,9 @@ class Agent {
         ServiceManager service;
         metrics::Publisher* metrics = nullptr;  // not owned; null = nobody looks
     };
+    // SIGTERM and SIGINT, which stop it, become its own. To be called before the first thread is made: one that does not block them
+    // could get them, and the process would end as it stands.
+    static sigset_t TakeSignals();
     static StatusOr<std::unique_ptr<Agent>> Create(Options options);
     ~Agent();
     Status Serve();

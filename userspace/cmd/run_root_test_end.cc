@@ -198,6 +198,26 @@ TEST_F(Run, ASecondAgentIsRefused) {
     EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 125);
 }
 
+// With every thread that it can have: each of them could be the one that the signal finds.
+TEST_F(Run, AnAgentThatIsAskedToStopEndsByItself) {
+    StopAgent(SIGTERM);
+    Write("service.yaml", Read("config.yaml") + "metrics: {listen: 127.0.0.1:19464}\n");
+    const std::string binary = Bin("stockaded"), config = dir_ + "/service.yaml", log = dir_ + "/service.log";
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(out, 1);
+        dup2(out, 2);
+        execl(binary.c_str(), binary.c_str(), "--config", config.c_str(), nullptr);
+        _exit(99);
+    }
+    ASSERT_TRUE(Until([] { return absl::StrContains(Read("service.log"), "listening at"); }, 60 * kSecond)) << Read("service.log");
+    ASSERT_EQ(kill(pid, SIGTERM), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << Read("service.log");
+}
+
 TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {
     std::filesystem::create_directory(dir_ + "/shown");
     const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--in", dir_ + "/shown", "--", "/bin/sh", "-c",

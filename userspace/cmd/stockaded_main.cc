@@ -234,6 +234,7 @@ Status Serve(const Flags& flags, Helper& helper, ServiceManager service) {
     TakePriority();
     SK_RETURN_IF_ERROR(DropCapabilities());
     const std::string socket_path = config.socket_path();
+    (void)Agent::TakeSignals();  // the set itself is the agent's business
     const std::unique_ptr<metrics::Server> server =
         ServeMetrics(config.metrics, idle != absl::ZeroDuration());
     SK_ASSIGN_OR_RETURN(auto agent,

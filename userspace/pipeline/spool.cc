@@ -308,6 +308,8 @@ bool Spool::GiveUp(Lane lane) {
     if (count > 0) (void)FlushLanes();
     // What stays is read once more at the next start, and is acknowledged or lost then.
     (void)unlink(segment.path.c_str());
+    // Open and waiting for its sync, it would keep the room that it was to make.
+    std::erase_if(rolled_, [&](const auto& file) { return file->path() == segment.path; });
     disk_bytes_ -= segment.bytes;
     return true;
 }

@@ -62,6 +62,7 @@ class SpoolFile {
     // Beside a Write too: one that comes meanwhile may be in it or not.
     Status Sync(const SyncFn& sync) const;
     uint64_t bytes() const { return bytes_; }
+    const std::string& path() const { return path_; }
 
   private:
     SpoolFile(Fd fd, std::string path, uint64_t bytes)

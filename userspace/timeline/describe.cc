@@ -95,6 +95,15 @@ void DescribeFinding(const v1::Finding& finding, Row* row) {
         absl::StrAppend(&row->detail, row->detail.empty() ? "" : "; ", "rests on ", finding.evidence_size(), " events");
 }
 
+void DescribeAction(const v1::Action& action, Row* row) {
+    row->tone = action.result() == "done" ? Tone::kEnd : Tone::kFinding;
+    const std::string who = action.has_actor_uid() ? absl::StrCat("a person (uid ", action.actor_uid(), ")")
+                                                   : absl::StrCat("the rule ", action.title().empty() ? action.rule() : action.title());
+    row->text = absl::StrCat(action.action(), ": ", action.result(), ", for ", who);
+    row->detail = action.detail();
+    if (action.latency_ns() > 0) absl::StrAppend(&row->detail, row->detail.empty() ? "" : "; ", "after ", Duration(action.latency_ns()));
+}
+
 void DescribeLost(const v1::Lost& lost, Row* row) {
     row->tone = Tone::kLost;
     row->text = absl::StrCat(lost.count(), " events are missing");
@@ -137,6 +146,7 @@ Row Describe(const v1::Event& event) {
     switch (event.payload_case()) {
         case v1::Event::kLifecycle: row.tone = Tone::kStep; DescribeLifecycle(event, &row); return row;
         case v1::Event::kFinding: DescribeFinding(event.finding(), &row); return row;
+        case v1::Event::kAction: DescribeAction(event.action(), &row); return row;
         case v1::Event::kLost: DescribeLost(event.lost(), &row); return row;
         case v1::Event::kSummary:
         case v1::Event::kSeal:

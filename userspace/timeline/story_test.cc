@@ -143,6 +143,22 @@ TEST(Story, AnEventThatCameTwiceIsToldOnce) {
     EXPECT_EQ(story.repeated, 1u);
 }
 
+TEST(Story, SaysWhoActedAndWithWhichResult) {
+    Events events;
+    v1::Event& rule = events.Make("a", 1);
+    rule.mutable_action()->set_action("kill-sandbox");
+    rule.mutable_action()->set_result("done");
+    rule.mutable_action()->set_title("Scan");
+    rule.mutable_action()->set_latency_ns(4'000'000);
+    v1::Event& person = events.Make("a", 2);
+    person.mutable_action()->set_action("freeze");
+    person.mutable_action()->set_result("failed");
+    person.mutable_action()->set_actor_uid(0);
+    const Story story = events.Tell();
+    EXPECT_THAT(Texts(story), testing::ElementsAre("kill-sandbox: done, for the rule Scan", "freeze: failed, for a person (uid 0)"));
+    EXPECT_EQ(story.rows[0].detail, "after 4 ms");
+}
+
 TEST(Story, OneObservedIsSaidToHaveHappened) {
     Events events;
     v1::Event& event = events.Refuse("a", 1, "no");
