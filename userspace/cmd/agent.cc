@@ -56,6 +56,7 @@ Agent::~Agent() {
     if (rules_ != nullptr) rules_->Stop();
     hub_.reset();
     killer_.reset();
+    store_watch_.reset();
     if (store_ != nullptr) store_->Stop(kDrainMs);
     if (dns_ != nullptr) dns_->KeepAll();
     dns_.reset();
@@ -110,6 +111,7 @@ Status Agent::Init() {
 
     SK_RETURN_IF_ERROR(AdoptAll());
     StartStore();
+    if (store_ != nullptr) store_watch_ = std::make_unique<StoreWatch>(*store_);
     if (!runs_.empty()) {
         adopted_ns_ = came_ns_ = BootNow();
         hub_->SetHold(true);

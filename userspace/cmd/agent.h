@@ -31,6 +31,7 @@
 #include "userspace/cmd/run_policy.h"
 #include "userspace/cmd/sandbox_dns.h"
 #include "userspace/cmd/service_manager.h"
+#include "userspace/cmd/store_watch.h"
 #include "userspace/kernel/sensor.h"
 #include "userspace/launch/cgroup.h"
 #include "userspace/launch/native.h"
@@ -292,6 +293,7 @@ class Agent {
     std::map<std::string, RuleEngine::Missed> rules_missed_;  // by sandbox, not told yet; of those in runs_
     uint64_t rules_missed_ns_ = 0;                            // when they were told
     respond::Gate gate_;
+    std::unique_ptr<StoreWatch> store_watch_;      // null likewise; ends before store_
     std::unique_ptr<EventHub> hub_;
     pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
     std::unique_ptr<respond::Killer> killer_;

@@ -30,6 +30,10 @@ const char* const kDnsAnswers[] = {
 // So long a condition tells of calls that were not judged: longer than alerts look back.
 constexpr uint64_t kLeftOutShownNs = 600'000'000'000;
 
+// Longer than a sync takes on a disk that is merely slow.
+constexpr uint64_t kHangsNs = 10'000'000'000;
+bool Hangs(const StoreWatch::Seen& seen) { return BootNow() - seen.boot_ns > kHangsNs; }
+
 std::string Lower(absl::string_view text) { return absl::AsciiStrToLower(text); }
 
 }  // namespace
@@ -42,6 +46,7 @@ void Agent::PublishMetrics() {
     families->Gauge("stockade_build_info", "The agent's version and what judges in the kernel; always 1.", 1,
                     {{"version", kVersion}, {"backend", BackendName()}});
     for (const Condition& condition : AgentConditions()) {
+        if (condition.reason == "NotConfigured") continue;
         families->Gauge("stockade_condition",
                         "Conditions of the agent, as `stockade status` says them: 1 = True.", condition.holds,
                         {{"type", condition.type}});
@@ -51,9 +56,11 @@ void Agent::PublishMetrics() {
     CountAgent(families.get());
     CountPath(hub_->path().counters(), families.get());
     CountDns(dns_->counters(), families.get());
-    if (store_ != nullptr)
-        CountStore(store_->counters(), store_->Health().ok(), options_.config.events.spool_max_bytes,
+    if (store_watch_ != nullptr) {
+        const auto seen = store_watch_->latest();
+        CountStore(seen->counters, seen->health.ok() && !Hangs(*seen), options_.config.events.spool_max_bytes,
                    families.get());
+    }
     CountProcess(families.get());
     options_.metrics->Publish(std::move(families));
 }
@@ -195,15 +202,19 @@ std::vector<Condition> Agent::AgentConditions() const {
                            "kills are held back: more than kills_per_minute under one policy"}
         : accept_paused_ns_ != 0 ? Condition{"Degraded", true, "OutOfDescriptors", "clients have to wait"}
                                  : Condition{"Degraded", false, "AsIntended", ""});
-    if (store_ == nullptr) {
+    if (store_watch_ == nullptr) {
         out.push_back({"EventsStored", false, "NotConfigured", "there is no `events:` in the configuration"});
         return out;
     }
-    const Status health = store_->Health();
-    out.push_back({"EventsStored", health.ok(), health.ok() ? "Spooled" : "DiskRefuses",
-                   std::string(health.message())});
+    const auto seen = store_watch_->latest();
+    if (Hangs(*seen)) {
+        out.push_back({"EventsStored", false, "DiskHangs", "the spool's disk has not answered for seconds"});
+    } else {
+        out.push_back({"EventsStored", seen->health.ok(), seen->health.ok() ? "Spooled" : "DiskRefuses",
+                       std::string(seen->health.message())});
+    }
     std::string down;
-    for (const auto& [name, pump] : store_->counters().readers) {
+    for (const auto& [name, pump] : seen->counters.readers) {
         if (!pump.up) absl::StrAppend(&down, down.empty() ? "" : ", ", name);
     }
     out.push_back({"EventsDelivered", down.empty(), down.empty() ? "Delivered" : "ExporterDown", down});
