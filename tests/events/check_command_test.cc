@@ -70,5 +70,24 @@ TEST_F(CheckCommandTest, SaysWhatIsWrongByStatusAndText) {
     EXPECT_EQ(RunFile("/nonexistent/config.yaml").status, 1);
 }
 
+TEST_F(CheckCommandTest, RulesAreReadAsTheAgentReadsThem) {
+    std::filesystem::create_directories(root_ + "/rules");
+    const std::string config = absl::StrCat("rules: {dirs: [", root_, "/rules]}\n");
+    const std::string rule = "title: A\nname: a\nlevel: low\nlogsource: {product: linux, category: file_access}\n"
+                             "detection:\n  selection: {TargetFilename: /x}\n  condition: selection\n";
+    std::ofstream(root_ + "/rules/a.yaml") << rule;
+    Ran ran = Check(config);
+    EXPECT_EQ(ran.status, 0) << ran.text;
+    ran = Check(absl::StrCat("rules: {dirs: [", root_, "/rules], disable: [nobody]}\n"));
+    EXPECT_EQ(ran.status, 2) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("no rule has the id or name 'nobody'"));
+    std::ofstream(root_ + "/rules/b.yaml") << "title: B\nname: b\nlevel: low\nlogsource: {product: linux, category: file_access}\n"
+                                              "detection:\n  selection: {TargetFilname: /x}\n  condition: selection\n";
+    ran = Check(config);
+    EXPECT_EQ(ran.status, 1) << ran.text;
+    EXPECT_THAT(ran.text, testing::AllOf(HasSubstr("b.yaml:6:"), HasSubstr("did you mean 'TargetFilename'")));
+    EXPECT_EQ(Check(absl::StrCat("rules: {enabled: false, dirs: [", root_, "/rules]}\n")).status, 0);
+}
+
 }  // namespace
 }  // namespace stockade
