@@ -147,7 +147,7 @@ Status Decoder::Fail(Reason reason, const Status& status) {
     return Annotate(status, absl::StrCat("decode a record (", ToString(reason), ")"));
 }
 
-Status Decoder::Decode(std::span<const uint8_t> record, v1::Event* event) {
+Status Decoder::Decode(std::span<const uint8_t> record, v1::Event* event, std::unique_ptr<v1::Event>* original) {
     event->Clear();
     sk_head head;
     Context context;
@@ -163,7 +163,7 @@ Status Decoder::Decode(std::span<const uint8_t> record, v1::Event* event) {
     Identify(head, event);
     Explain(head, event);
     // Last, so that the sentences that were made of its strings are looked at too.
-    if (options_.redact) (void)options_.redactor->Redact(event);  // counted there
+    (void)options_.redactor->Redact(event, original);  // counted there
     return absl::OkStatus();
 }
 

@@ -53,13 +53,13 @@ class Decoder {
         uint64_t wall_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_BOOTTIME
         SandboxLookup lookup{};       // unset: no sandbox is known
         const Redactor* redactor = nullptr;  // not owned; null: the default patterns
-        bool redact = true;                  // false: whoever asked redacts, after the rules have seen it
     };
     explicit Decoder(Options options);
 
     // Overwrites *event. On failure the event is cleared, the reason counted, and the status
-    // kInvalidArgument (or kUnimplemented for another abi). One thread at a time.
-    Status Decode(std::span<const uint8_t> record, v1::Event* event);
+    // kInvalidArgument (or kUnimplemented for another abi). One thread at a time. Where a secret was replaced,
+    // `original`, unless null, is made the event as it was before.
+    Status Decode(std::span<const uint8_t> record, v1::Event* event, std::unique_ptr<v1::Event>* original = nullptr);
 
     const Redactor& redactor() const { return *options_.redactor; }
     // After the wall clock was stepped. Any thread.

@@ -8,8 +8,8 @@
 // the value may also be the argument after the option. RE2 takes time linear in the bytes, whatever
 // they are. Any thread. Not looked at: labels of the sandbox, which its owner chose.
 //
-// SEAM: EventPath redacts whatever goes along it, once the rules may have it. Who makes an event
-// on another way calls Redact on it first. The configuration's patterns come in by Options.
+// SEAM: the Decoder redacts what it decodes, EventPath what is published to it; both keep the original for
+// the rules alone. Who makes an event on another way calls Redact on it first. The configuration's patterns come in by Options.
 #pragma once
 
 #include <atomic>

@@ -12,6 +12,8 @@ namespace stockade::pipeline {
 namespace {
 
 constexpr uint64_t kNanos = 1'000'000'000;
+// As many as can wait in the sequencer. Beyond it, as duplicates leave theirs behind, the rules see some as redacted.
+constexpr size_t kMaxOriginals = 8192;
 
 bool IsUrgent(const v1::Event& event) {
     return event.verdict() == "kill-sandbox" ||
@@ -33,10 +35,9 @@ EventPath::EventPath(Options options)
       decoder_({.node = options.node,
                 .wall_offset_ns = options.wall_offset_ns,
                 .lookup = options.lookup,
-                .redactor = options.redactor,
-                .redact = false}),
+                .redactor = options.redactor}),
       sequencer_(
-          options.sequence, [this](v1::Event& event) { Emit(event); }, options.suppressed),
+          options.sequence, [this](v1::Event& event) { Emit(event, TakeOriginal(event.id())); }, options.suppressed),
       tree_(options.tree),
       summary_(options.summary) {}
 
@@ -85,7 +86,8 @@ void EventPath::Forget(const std::string& sandbox_id, uint32_t slot, uint32_t ge
 
 void EventPath::OnRecord(std::span<const uint8_t> record) {
     auto event = std::make_unique<v1::Event>();
-    if (!decoder_.Decode(record, event.get()).ok()) return;  // counted there; a gap will show
+    std::unique_ptr<v1::Event> original;
+    if (!decoder_.Decode(record, event.get(), &original).ok()) return;  // counted there; a gap will show
     if (IsUrgent(*event)) {
         for (const Observer& observer : urgent_) observer(*event);
     }
@@ -93,6 +95,10 @@ void EventPath::OnRecord(std::span<const uint8_t> record) {
     memcpy(&head, record.data(), sizeof(head));  // long enough: it was decoded
     {
         std::lock_guard lock(mutex_);
+        if (original != nullptr) {
+            if (originals_.size() >= kMaxOriginals) originals_.clear();
+            originals_[event->id()] = std::move(original);
+        }
         sequencer_.Add(head.slot, head.generation & SK_GENERATION_MASK, std::move(event));
     }
     Deliver();
@@ -127,10 +133,12 @@ PathCounters EventPath::counters() {
 }
 
 void EventPath::Publish(v1::Event event) {
+    std::unique_ptr<v1::Event> original;
+    (void)decoder_.redactor().Redact(&event, &original);  // counted there
     {
         std::lock_guard lock(mutex_);
         if (event.boot_ns() == 0) event.set_boot_ns(BootNow());
-        Emit(event);
+        Emit(event, std::move(original));
     }
     Deliver();
 }
@@ -152,10 +160,22 @@ void EventPath::Complete(v1::Event* event) {
     }
 }
 
-void EventPath::Emit(v1::Event& event) {
+std::unique_ptr<v1::Event> EventPath::TakeOriginal(const std::string& id) {
+    if (originals_.empty()) return nullptr;
+    auto node = originals_.extract(id);
+    return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+void EventPath::Emit(v1::Event& event, std::unique_ptr<v1::Event> original) {
     Complete(&event);
-    std::unique_ptr<v1::Event> original;
-    (void)decoder_.redactor().Redact(&event, &original);  // counted there
+    if (original != nullptr) {
+        original->set_id(event.id());
+        original->set_node(event.node());
+        original->set_kind(event.kind());
+        original->set_boot_ns(event.boot_ns());
+        *original->mutable_time() = event.time();
+        if (event.has_sandbox()) *original->mutable_sandbox() = event.sandbox();
+    }
     tree_.Enrich(&event, &original);
     summary_.Add(event);
     ready_.push_back({std::make_shared<const v1::Event>(std::move(event)), std::move(original)});

@@ -31,6 +31,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "userspace/decode/decode.h"
 #include "userspace/enrich/process_tree.h"
 #include "userspace/model/event.pb.h"
@@ -67,8 +68,8 @@ class EventPath {
     explicit EventPath(Options options);
     // Observers run on the thread that delivers and must not block. Before the first record.
     void AddObserver(Observer observer);
-    // Kernel records that condemn a sandbox, at once: neither in order, nor enriched, nor redacted.
-    // Before the first record.
+    // Kernel records that condemn a sandbox, at once: neither in order nor enriched. Before the
+    // first record.
     void AddUrgentObserver(Observer observer);
     // For the rules: sees each event as it was before its secrets were replaced, just before the others see it. Nothing
     // of it may leave this process. It may keep the event. Before the first record.
@@ -109,7 +110,9 @@ class EventPath {
         EventPtr original;  // null: nothing was redacted
     };
 
-    void Emit(v1::Event& event);  // mutex_ held
+    // mutex_ held; `original` is null where nothing was redacted.
+    void Emit(v1::Event& event, std::unique_ptr<v1::Event> original);
+    std::unique_ptr<v1::Event> TakeOriginal(const std::string& id);
     void Deliver();
 
     const std::string node_;
@@ -127,6 +130,8 @@ class EventPath {
     Sequencer sequencer_;
     enrich::ProcessTree tree_;
     SummaryTracker summary_;
+    // By id, of records on their way through the sequencer whose secrets were replaced outside of the lock.
+    absl::flat_hash_map<std::string, std::unique_ptr<v1::Event>> originals_;
     std::deque<Ready> ready_;  // complete and in order, to be handed on
 };
 
