@@ -122,9 +122,12 @@ class RulesLive : public ::testing::Test {
     static void SetUpTestSuite() {
         product_ = new Product(absl::StrCat("rules: {dirs: [", SourcePath("rules/detections"), "]}\n"));
         Open("open", "  network: {allow: []}\n");
-        Open("names", "  network: {allow: []}\n  dns: {mode: observe, resolvers: [192.0.2.53], budget: {zone: 64KiB, total: 64KiB}}\n");
+        Open("names",
+             "  network: {allow: []}\n  dns: {mode: observe, resolvers: [192.0.2.53], budget: {zone: 64KiB, "
+             "total: 64KiB}}\n");
         Open("strict", "  mode: enforce\n  network: {allow: [], violation: kill-sandbox}\n");
-        for (const char* name : {"etc/shadow", "etc/passwd", "etc/cron.d/old", "etc/stockade/config.yaml", "dev-mem"})
+        for (const char* name :
+             {"etc/shadow", "etc/passwd", "etc/cron.d/old", "etc/stockade/config.yaml", "dev-mem"})
             product_->Put(name, "x\n", 0666);
         product_->Put("etc/resolv.conf", "nameserver 192.0.2.53\n");
         for (const char* name : {"etc", "etc/cron.d", "sockets"}) {
@@ -135,8 +138,8 @@ class RulesLive : public ::testing::Test {
         for (const auto& entry : std::filesystem::directory_iterator(SourcePath("rules/policies"))) {
             const std::string name = entry.path().stem();
             product_->Put("all/" + name + ".yaml",
-                          absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
-                                       "-recorded}\nspec:\n  extends: [", name, "]\n", kAll));
+                          absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ",
+                                       name, "-recorded}\nspec:\n  extends: [", name, "]\n", kAll));
         }
         std::filesystem::create_directories(product_->Path("in"));
         std::filesystem::create_directories(product_->Path("out"));
@@ -149,9 +152,11 @@ class RulesLive : public ::testing::Test {
     // A policy that refuses nothing unless `more` says so.
     static void Open(const std::string& name, const std::string& more) {
         const bool observe = !absl::StrContains(more, "mode: enforce");
-        product_->Put(name + ".yaml", absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
-                                                   "}\nspec:\n", observe ? "  mode: observe\n" : "", "  exec: {allow: [/**]}\n",
-                                                   "  files: {read: [/**], write: [/**]}\n", more, kAll));
+        product_->Put(
+            name + ".yaml",
+            absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
+                         "}\nspec:\n", observe ? "  mode: observe\n" : "", "  exec: {allow: [/**]}\n",
+                         "  files: {read: [/**], write: [/**]}\n", more, kAll));
     }
     static int ListenAt(const std::string& path) {
         sockaddr_un address{};
@@ -165,7 +170,8 @@ class RulesLive : public ::testing::Test {
         return fd;
     }
     static Ran Run(const std::string& policy, const std::vector<std::string>& command) {
-        return product_->Run(product_->Path(policy), command, {"--in", product_->Path("in"), "--out", product_->Path("out")});
+        return product_->Run(product_->Path(policy), command,
+                             {"--in", product_->Path("in"), "--out", product_->Path("out")});
     }
     // Titles and ids of the findings of the closing summary.
     static std::vector<std::string> Findings(const Ran& ran) {
@@ -188,7 +194,8 @@ class RulesLive : public ::testing::Test {
 };
 
 TEST_F(RulesLive, EachShippedRuleIsFiredByItsTrigger) {
-    const std::map<std::string, std::string> triggers = Table("triggers.list"), reasons = Table("untriggered.list");
+    const std::map<std::string, std::string> triggers = Table("triggers.list"),
+                                             reasons = Table("untriggered.list");
     size_t fired = 0;
     std::set<std::string> known;
     for (const ShippedRule& rule : Pack()) {
@@ -197,14 +204,16 @@ TEST_F(RulesLive, EachShippedRuleIsFiredByItsTrigger) {
         if (trigger == triggers.end()) {
             const auto reason = reasons.find(rule.name);
             EXPECT_NE(reason, reasons.end()) << rule.name << " has neither a trigger nor a reason";
-            if (reason != reasons.end()) std::cout << "not triggered: " << rule.name << ": " << reason->second << "\n";
+            if (reason != reasons.end())
+                std::cout << "not triggered: " << rule.name << ": " << reason->second << "\n";
             continue;
         }
         EXPECT_EQ(reasons.count(rule.name), 0u) << rule.name << " is in both lists";
         const Trigger parsed = Parse(trigger->second, product_->dir());
         std::vector<std::string> flags = {"--in", product_->Path("in"), "--out", product_->Path("out")};
         flags.insert(flags.end(), parsed.flags.begin(), parsed.flags.end());
-        const Ran ran = product_->Run(product_->Path(parsed.policy + ".yaml"), {"/bin/bash", "-c", kPrelude + parsed.script}, flags);
+        const Ran ran = product_->Run(product_->Path(parsed.policy + ".yaml"),
+                                      {"/bin/bash", "-c", kPrelude + parsed.script}, flags);
         const bool fires = Fires(ran, rule.id);
         EXPECT_TRUE(fires) << rule.name << " is silent at: " << trigger->second << "\n"
                            << ran.err << absl::StrJoin(Findings(ran), "\n");
@@ -222,8 +231,10 @@ TEST_F(RulesLive, ATaskThatIsMovedOut) {
     int count = 0;
     const auto run = [&](const std::function<void(const std::string& cgroup)>& meddle) {
         const std::string tag = absl::StrCat("outside", ++count);
-        const pid_t pid = product_->StartRun(product_->Path("open.yaml"), {"/bin/sh", "-c", "echo up; sleep 2"}, tag);
-        EXPECT_TRUE(Until([&] { return product_->Get(tag + ".out") == "up\n"; })) << product_->Get(tag + ".err");
+        const pid_t pid =
+            product_->StartRun(product_->Path("open.yaml"), {"/bin/sh", "-c", "echo up; sleep 2"}, tag);
+        EXPECT_TRUE(Until([&] { return product_->Get(tag + ".out") == "up\n"; }))
+            << product_->Get(tag + ".err");
         const std::vector<std::string> sandboxes = product_->Sandboxes();
         EXPECT_EQ(sandboxes.size(), 1u);
         if (sandboxes.size() == 1) meddle(product_->Cgroup() + "/" + sandboxes[0]);
@@ -233,9 +244,11 @@ TEST_F(RulesLive, ATaskThatIsMovedOut) {
     EXPECT_FALSE(Fires(stays, ids["cgroup_left"])) << stays.Text();
     const Ran left = run([](const std::string& cgroup) {
         // The first line is the sandbox's first process.
-        (void)Wait(Start({.argv = {"/bin/sh", "-c", "read pid <" + cgroup + "/cgroup.procs; echo $pid >" + Cgroup2() + "/cgroup.procs"},
-                          .out = "/dev/null",
-                          .err = product_->Path("left.err")}));
+        (void)Wait(Start(
+            {.argv = {"/bin/sh", "-c",
+                      "read pid <" + cgroup + "/cgroup.procs; echo $pid >" + Cgroup2() + "/cgroup.procs"},
+             .out = "/dev/null",
+             .err = product_->Path("left.err")}));
     });
     EXPECT_TRUE(Fires(left, ids["cgroup_left"])) << left.Text() << product_->Get("left.err");
 }
@@ -259,35 +272,40 @@ void ExpectSilent(const Ran& ran, const std::vector<std::string>& findings) {
 TEST_F(RulesLive, BuildToolIsSilent) {
     product_->Put("in/c/hello.c", "#include <stdio.h>\nint main(void) { printf(\"%d\\n\", 42); }\n");
     product_->Put("in/c/Makefile", "all: hello\nhello: hello.o\ntest: hello\n\t./hello | grep -qx 42\n");
-    const Ran ran = Run("all/build-tool.yaml", {"sh", "-ec", "cp -r /in/c /out/c && cd /out/c && make -s all test && strip hello"});
+    const Ran ran = Run("all/build-tool.yaml",
+                        {"sh", "-ec", "cp -r /in/c /out/c && cd /out/c && make -s all test && strip hello"});
     ExpectSilent(ran, Findings(ran));
 }
 
 TEST_F(RulesLive, PythonToolIsSilent) {
-    const Ran ran = Run("all/python-tool.yaml",
-                        {"python3", "-c", "import json, pathlib; pathlib.Path('/out/x').write_text(json.dumps([42]))"});
+    const Ran ran =
+        Run("all/python-tool.yaml",
+            {"python3", "-c", "import json, pathlib; pathlib.Path('/out/x').write_text(json.dumps([42]))"});
     ExpectSilent(ran, Findings(ran));
 }
 
 TEST_F(RulesLive, NodeToolIsSilent) {
-    product_->Put("in/pkg/package.json", R"({"name": "tiny", "version": "1.0.0", "scripts": {"test": "node test.js"}})");
+    product_->Put("in/pkg/package.json",
+                  R"({"name": "tiny", "version": "1.0.0", "scripts": {"test": "node test.js"}})");
     product_->Put("in/pkg/test.js", "require('fs').writeFileSync('/out/report.txt', 'passed\\n');\n");
     const Ran ran = product_->Run(product_->Path("all/node-tool.yaml"), {"npm", "test"},
-                                  {"--in", product_->Path("in"), "--out", product_->Path("out"), "--workdir", "/in/pkg", "--env",
-                                   "npm_config_update_notifier=false"});
+                                  {"--in", product_->Path("in"), "--out", product_->Path("out"), "--workdir",
+                                   "/in/pkg", "--env", "npm_config_update_notifier=false"});
     ExpectSilent(ran, Findings(ran));
 }
 
 TEST_F(RulesLive, ShellToolIsSilent) {
     product_->Put("in/values.json", "{\"values\": [1, 2, 39]}\n");
     const Ran ran = Run("all/shell-tool.yaml",
-                        {"bash", "-euc", "cd /tmp; cp /in/values.json .; tar czf /out/v.tgz values.json; rm values.json; "
-                                         "tar xzf /out/v.tgz; jq -r '.values[]' values.json | sort | wc -l"});
+                        {"bash", "-euc",
+                         "cd /tmp; cp /in/values.json .; tar czf /out/v.tgz values.json; rm values.json; "
+                         "tar xzf /out/v.tgz; jq -r '.values[]' values.json | sort | wc -l"});
     ExpectSilent(ran, Findings(ran));
 }
 
 TEST_F(RulesLive, NetworklessIsSilent) {
-    const Ran ran = Run("all/networkless.yaml", {"sh", "-ec", "id -u >/out/uid; ls / | wc -l >/dev/null; cat /etc/passwd | wc -l"});
+    const Ran ran = Run("all/networkless.yaml",
+                        {"sh", "-ec", "id -u >/out/uid; ls / | wc -l >/dev/null; cat /etc/passwd | wc -l"});
     ExpectSilent(ran, Findings(ran));
 }
 

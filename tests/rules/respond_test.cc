@@ -26,7 +26,8 @@ using ::testing::Not;
 std::string FileRule(const std::string& name, const std::string& response) {
     return absl::StrCat("title: Rule ", name, "\nname: ", name,
                         "\nlevel: high\nlogsource: {product: linux, category: file_access}\ndetection:\n"
-                        "  selection: {TargetFilename|endswith: /", name, "}\n  condition: selection\n", response);
+                        "  selection: {TargetFilename|endswith: /",
+                        name, "}\n  condition: selection\n", response);
 }
 
 constexpr char kScanRule[] = R"(title: A connection
@@ -56,7 +57,8 @@ std::string Scan(int count) {
     return absl::StrCat("import socket, time\nfor i in range(", count,
                         "):\n    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
                         "    try: s.connect(('10.0.1.%d' % (i + 1), 9))\n    except OSError: pass\n"
-                        "print('scanned', flush=True)\ntime.sleep(", count < 20 ? 1 : 60, ")\n");
+                        "print('scanned', flush=True)\ntime.sleep(",
+                        count < 20 ? 1 : 60, ")\n");
 }
 
 class RulesRespond : public ::testing::Test {
@@ -68,11 +70,13 @@ class RulesRespond : public ::testing::Test {
         Policy("watched", "  mode: observe\n");
     }
     void Policy(const std::string& name, const std::string& more) {
-        product_.Put(name + ".yaml",
-                     absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name, "}\nspec:\n", more,
-                                  "  exec: {allow: [/**]}\n  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
-                                  "  network: {allow: [{cidr: 10.0.0.0/8}]}\n"
-                                  "  record: {exec: all, files: all, network: all}\n"));
+        product_.Put(
+            name + ".yaml",
+            absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name,
+                         "}\nspec:\n", more,
+                         "  exec: {allow: [/**]}\n  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
+                         "  network: {allow: [{cidr: 10.0.0.0/8}]}\n"
+                         "  record: {exec: all, files: all, network: all}\n"));
     }
     Ran Sh(const std::string& script, const std::string& policy = "open") {
         return product_.Run(product_.Path(policy + ".yaml"), {"/bin/sh", "-c", script});
@@ -127,12 +131,15 @@ TEST_F(RulesRespond, AFindingIsAnEventAndInTheSummaryWithItsRule) {
 
 // The rule sees the secret; nobody else does.
 TEST_F(RulesRespond, RulesSeeWhatIsRedactedBeforeAnybodyElse) {
-    product_.Put("rules/a.yaml",
-                 "title: A token\nname: token\nlevel: high\nlogsource: {product: linux, category: process_creation}\n"
-                 "detection:\n  selection: {CommandLine|contains: 'sk-ant-api03-abcdefghij'}\n  condition: selection\n");
+    product_.Put(
+        "rules/a.yaml",
+        "title: A token\nname: token\nlevel: high\nlogsource: {product: linux, category: process_creation}\n"
+        "detection:\n  selection: {CommandLine|contains: 'sk-ant-api03-abcdefghij'}\n  condition: "
+        "selection\n");
     const Ran ran = Sh("/bin/true --api-key=sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789; true");
     EXPECT_EQ(Of(ran, "finding").size(), 2u) << ran.Text();  // of the shell and of true
-    for (const Json& finding : Of(ran, "finding")) EXPECT_THAT(finding.ShortDebugString(), Not(HasSubstr("abcdefghij")));
+    for (const Json& finding : Of(ran, "finding"))
+        EXPECT_THAT(finding.ShortDebugString(), Not(HasSubstr("abcdefghij")));
     EXPECT_THAT(product_.Get("run1.events"), Not(HasSubstr("abcdefghij")));
     EXPECT_THAT(product_.Get("run1.events"), HasSubstr("[redacted]"));
 }
@@ -155,27 +162,39 @@ TEST_F(RulesRespond, AScannerIsKilledAndHowFast) {
         if (i > 0) continue;
         EXPECT_THAT(ran.err, HasSubstr("killed by a rule: A scan"));
         EXPECT_EQ(At(Of(ran, "action")[0], "action.hash").size(), 64u);
-        EXPECT_EQ(Of(ran, "action")[0].struct_value().fields().at("action").struct_value().fields().at("evidence").list_value().values_size(), 16);
+        EXPECT_EQ(Of(ran, "action")[0]
+                      .struct_value()
+                      .fields()
+                      .at("action")
+                      .struct_value()
+                      .fields()
+                      .at("evidence")
+                      .list_value()
+                      .values_size(),
+                  16);
     }
     std::sort(ms.begin(), ms.end());
-    std::cout << "from the twentieth connect to empty: p50 " << ms[kRuns / 2] << " ms, p99 " << ms[kRuns * 99 / 100] << " ms, of "
-              << kRuns << "\n";
+    std::cout << "from the twentieth connect to empty: p50 " << ms[kRuns / 2] << " ms, p99 "
+              << ms[kRuns * 99 / 100] << " ms, of " << kRuns << "\n";
     EXPECT_LT(ms[kRuns / 2], 50);
     EXPECT_THAT(product_.Sandboxes(), IsEmpty());
 }
 
 TEST_F(RulesRespond, KillProcessEndsOneAndNotTheOthers) {
     product_.Put("rules/a.yaml", FileRule("bad", "response: {action: kill-process}\n"));
-    const Ran ran = Sh("echo x >/tmp/bad; sh -c 'exec 3</tmp/bad; sleep 20; echo survived'; echo \"then $?\"");
+    const Ran ran =
+        Sh("echo x >/tmp/bad; sh -c 'exec 3</tmp/bad; sleep 20; echo survived'; echo \"then $?\"");
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_THAT(ran.out, HasSubstr("then 137"));
     EXPECT_THAT(Actions(ran), testing::Contains("kill-process done")) << ran.Text();
 }
 
 TEST_F(RulesRespond, DenyRefusesTheNextTimeAndOthersGoOn) {
-    product_.Put("rules/a.yaml", FileRule("bait", "response: {action: deny, deny: {read: TargetFilename}}\n"));
-    const Ran ran = Sh("echo x >/tmp/bait; echo y >/tmp/other; cat /tmp/bait; i=0; while [ $i -lt 100 ]; do sleep 0.05; "
-                       "(cat /tmp/bait) >/dev/null 2>&1 || break; i=$((i+1)); done; echo after $i; cat /tmp/other");
+    product_.Put("rules/a.yaml",
+                 FileRule("bait", "response: {action: deny, deny: {read: TargetFilename}}\n"));
+    const Ran ran =
+        Sh("echo x >/tmp/bait; echo y >/tmp/other; cat /tmp/bait; i=0; while [ $i -lt 100 ]; do sleep 0.05; "
+           "(cat /tmp/bait) >/dev/null 2>&1 || break; i=$((i+1)); done; echo after $i; cat /tmp/other");
     EXPECT_THAT(ran.out, HasSubstr("x\nafter ")) << ran.Text();
     EXPECT_THAT(ran.out, Not(HasSubstr("after 100"))) << ran.Text();
     EXPECT_TRUE(absl::EndsWith(ran.out, "y\n")) << ran.Text();
@@ -210,8 +229,10 @@ TEST_F(RulesRespond, ThrottledAlertsAreToldOnce) {
 // A sandbox that fires one rule without end fills nothing.
 TEST_F(RulesRespond, AFloodOfFindingsIsCounted) {
     product_.Put("rules/a.yaml", FileRule("marked", ""));
-    const Ran ran = product_.Run(product_.Path("open.yaml"),
-                                 {"/usr/bin/python3", "-c", "open('/tmp/marked', 'w')\nfor i in range(2000): open('/tmp/marked').close()"});
+    const Ran ran =
+        product_.Run(product_.Path("open.yaml"),
+                     {"/usr/bin/python3", "-c",
+                      "open('/tmp/marked', 'w')\nfor i in range(2000): open('/tmp/marked').close()"});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     const size_t told = Of(ran, "finding").size();
     EXPECT_GE(told, 20u);
@@ -246,19 +267,20 @@ TEST_F(RulesRespond, FreezeByARuleAndThawByHand) {
 
 TEST_F(RulesRespond, IsolateTakesTheNetworkAndReleaseGivesItBack) {
     // Connect by UDP needs no peer: refused or not is all that is asked.
-    const pid_t pid = Long("exec python3 -c \"\n"
-                           "import socket, time\n"
-                           "last = None\n"
-                           "end = time.time() + 30\n"
-                           "seen = []\n"
-                           "while time.time() < end and len(seen) < 3:\n"
-                           "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-                           "    try: s.connect(('10.0.1.1', 9)); now = 'open'\n"
-                           "    except OSError as e: now = 'errno %d' % e.errno\n"
-                           "    s.close()\n"
-                           "    if now != last: seen.append(now); print(now, flush=True)\n"
-                           "    last = now\n"
-                           "    time.sleep(0.02)\n\"");
+    const pid_t pid = Long(
+        "exec python3 -c \"\n"
+        "import socket, time\n"
+        "last = None\n"
+        "end = time.time() + 30\n"
+        "seen = []\n"
+        "while time.time() < end and len(seen) < 3:\n"
+        "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "    try: s.connect(('10.0.1.1', 9)); now = 'open'\n"
+        "    except OSError as e: now = 'errno %d' % e.errno\n"
+        "    s.close()\n"
+        "    if now != last: seen.append(now); print(now, flush=True)\n"
+        "    last = now\n"
+        "    time.sleep(0.02)\n\"");
     const std::string id = OnlySandbox();
     ASSERT_TRUE(Until([&] { return product_.Get("long.out") == "open\n"; })) << product_.Get("long.err");
     const auto link = launch::LinkOf(product_.Processes().at(0));
@@ -292,8 +314,9 @@ TEST_F(RulesRespond, FilesAreReadAgainAndABrokenOneKeepsTheOldSet) {
     product_.Put("rules/b.yaml", FileRule("second", ""));
     EXPECT_TRUE(Until([&] { return !Of(Sh("echo x >/tmp/second; cat /tmp/second"), "finding").empty(); }));
     product_.Put("rules/b.yaml", "title: [broken\n");
-    EXPECT_TRUE(Until([&] { return absl::StrContains(product_.Get("run/agent.log"), "the rules stay as they were"); }))
-        << product_.Get("run/agent.log");
+    EXPECT_TRUE(Until([&] {
+        return absl::StrContains(product_.Get("run/agent.log"), "the rules stay as they were");
+    })) << product_.Get("run/agent.log");
     const Ran both = Sh("echo x >/tmp/first; cat /tmp/first; echo x >/tmp/second; cat /tmp/second");
     EXPECT_EQ(Of(both, "finding").size(), 2u) << both.Text();
     const pid_t pid = Long("sleep 1");

@@ -73,7 +73,8 @@ void Agent::ControlOnRequest(int fd, const api::Control& control) {
     Run* run = FindRun(sandbox.id());
     if (run == nullptr || !run->cgroup.ok() || sandbox.slot == 0 || !run->released)
         return SendError(fd, absl::FailedPreconditionError("the sandbox is only being made: try again"));
-    if (run->killing || run->ended) return SendError(fd, absl::FailedPreconditionError("the sandbox is ending already"));
+    if (run->killing || run->ended)
+        return SendError(fd, absl::FailedPreconditionError("the sandbox is ending already"));
     const uint64_t asked = BootNow();
     const Status status = Control(control.action(), *run, sandbox);
     v1::Action action;
@@ -84,7 +85,8 @@ void Agent::ControlOnRequest(int fd, const api::Control& control) {
         action.set_actor_uid(peer->uid);
         action.set_actor_pid(static_cast<uint32_t>(peer->pid));
     }
-    action.set_detail(absl::StrCat(control.reason(), control.reason().empty() || status.ok() ? "" : ": ", status.message()));
+    action.set_detail(absl::StrCat(control.reason(), control.reason().empty() || status.ok() ? "" : ": ",
+                                   status.message()));
     action.set_latency_ns(BootNow() - asked);
     PublishAction(sandbox, std::move(action));
     if (!status.ok()) return SendError(fd, status);
@@ -98,12 +100,14 @@ Status Agent::Control(const std::string& action, Run& run, sandbox::Sandbox& san
     if (action == "thaw") return Freeze(run, sandbox, false);
     if (action == "isolate") return Isolate(run, sandbox);
     if (action == "release") return Release(run, sandbox);
-    return absl::InvalidArgumentError(absl::StrCat("no action '", action, "': freeze, thaw, isolate or release"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no action '", action, "': freeze, thaw, isolate or release"));
 }
 
 // So that `stockade ps` and `inspect` show it.
 void Agent::ShowRestraint(const Run& run, sandbox::Sandbox& sandbox) {
-    std::erase_if(sandbox.conditions, [](const std::string& c) { return c == "Frozen" || c == "Isolated" || c == "Denied"; });
+    std::erase_if(sandbox.conditions,
+                  [](const std::string& c) { return c == "Frozen" || c == "Isolated" || c == "Denied"; });
     if (run.restraint.frozen) sandbox.conditions.push_back("Frozen");
     if (run.restraint.isolated) sandbox.conditions.push_back("Isolated");
     if (!run.restraint.denied.empty()) sandbox.conditions.push_back("Denied");
@@ -124,7 +128,8 @@ Status Agent::Isolate(Run& run, sandbox::Sandbox& sandbox) {
     Restraint wanted = run.restraint;
     wanted.isolated = true;
     SK_RETURN_IF_ERROR(ApplyRestraint(run, sandbox, wanted));
-    SK_RETURN_IF_ERROR(Annotate(dns_->Silence({.slot = sandbox.slot, .generation = sandbox.generation}, true), "its names"));
+    SK_RETURN_IF_ERROR(
+        Annotate(dns_->Silence({.slot = sandbox.slot, .generation = sandbox.generation}, true), "its names"));
     SK_ASSIGN_OR_RETURN(const std::string link, launch::LinkOf(sandbox.init_pid));
     if (link.empty()) return absl::OkStatus();
     // Connections that stand were judged when they were made.
@@ -144,20 +149,24 @@ Status Agent::Release(Run& run, sandbox::Sandbox& sandbox) {
         SK_RETURN_IF_ERROR(netlink.LinkUp(run.restraint.link));
         run.restraint.link.clear();
     }
-    return Annotate(dns_->Silence({.slot = sandbox.slot, .generation = sandbox.generation}, false), "its names");
+    return Annotate(dns_->Silence({.slot = sandbox.slot, .generation = sandbox.generation}, false),
+                    "its names");
 }
 
 Status Agent::Deny(Run& run, sandbox::Sandbox& sandbox, const std::map<std::string, std::string>& what) {
     Restraint wanted = run.restraint;
     for (const auto& [operation, path] : what) {
         if (OpOf(operation) == 0)
-            return absl::UnimplementedError(absl::StrCat("deny: {", operation, ": ...} is not there yet: use isolate-network"));
+            return absl::UnimplementedError(
+                absl::StrCat("deny: {", operation, ": ...} is not there yet: use isolate-network"));
         if (path.empty() || path.front() != '/')
-            return absl::FailedPreconditionError(absl::StrCat("deny: the event has no whole path for ", operation));
+            return absl::FailedPreconditionError(
+                absl::StrCat("deny: the event has no whole path for ", operation));
         wanted.denied.insert({operation, path});
     }
     if (wanted.denied.size() > kMaxDenied)
-        return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxDenied, " paths are denied to it already"));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("more than ", kMaxDenied, " paths are denied to it already"));
     return ApplyRestraint(run, sandbox, wanted);
 }
 
@@ -169,8 +178,9 @@ Status Agent::KnowPolicy(Run& run, const sandbox::Sandbox& sandbox) {
     SK_ASSIGN_OR_RETURN(ChosenPolicy chosen, policies_.Choose(source, sandbox.info->labels));
     SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(chosen.policy));
     if (compiled->hash_hex != run.attestation.policy_hash())
-        return absl::FailedPreconditionError(
-            absl::StrCat("an earlier agent bound its policy, and ", run.attestation.policy(), " says something else by now"));
+        return absl::FailedPreconditionError(absl::StrCat("an earlier agent bound its policy, and ",
+                                                          run.attestation.policy(),
+                                                          " says something else by now"));
     run.policy = std::move(chosen.policy);
     return absl::OkStatus();
 }
@@ -185,10 +195,12 @@ Status Agent::ApplyRestraint(Run& run, sandbox::Sandbox& sandbox, const Restrain
     SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(policy, {.root_fd = root.get()}));
     SK_ASSIGN_OR_RETURN(const uint32_t index, sensor_.PublishPolicy(compiled->cells));
     auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
-    info->policies.insert(info->policies.begin(), {.id = compiled->id, .name = compiled->name, .hash = compiled->hash_hex});
+    info->policies.insert(info->policies.begin(),
+                          {.id = compiled->id, .name = compiled->name, .hash = compiled->hash_hex});
     if (info->policies.size() > kMaxPolicyRefs) info->policies.pop_back();
     registry_.ReplaceInfo(sandbox, info);  // before the first record that names it
-    const Status swapped = sensor_.SwapPolicy({.slot = sandbox.slot, .generation = sandbox.generation}, index);
+    const Status swapped =
+        sensor_.SwapPolicy({.slot = sandbox.slot, .generation = sandbox.generation}, index);
     if (!swapped.ok()) {
         DropPolicy(index);
         return swapped;
@@ -207,13 +219,16 @@ Status Agent::EndForRule(Run& run, sandbox::Sandbox& sandbox, const RuleFinding&
     // The shim learns why before the kernel is told, so that it does not take the end for the command's own.
     api::Message told;
     told.mutable_shim_kill()->set_end("rule");
-    told.mutable_shim_kill()->set_reason(absl::StrCat(found.title(), " (", found.rule(), found.detail().empty() ? "" : ": ",
-                                                      found.detail(), ")"));
+    told.mutable_shim_kill()->set_reason(absl::StrCat(
+        found.title(), " (", found.rule(), found.detail().empty() ? "" : ": ", found.detail(), ")"));
     if (run.control.ok()) (void)run.control.Send(told);  // a shim that is gone is seen by the loop
-    const Status condemned = sensor_.Condemn({.slot = sandbox.slot, .generation = sandbox.generation}, SK_CODE_CONDEMNED);
-    if (!condemned.ok()) LogError(run.id, ": condemn it: ", condemned.message());  // it is killed all the same
+    const Status condemned =
+        sensor_.Condemn({.slot = sandbox.slot, .generation = sandbox.generation}, SK_CODE_CONDEMNED);
+    if (!condemned.ok())
+        LogError(run.id, ": condemn it: ", condemned.message());  // it is killed all the same
     if (sandbox.times.condemned_ns == 0) sandbox.times.condemned_ns = BootNow();
-    (void)registry_.Move(sandbox, model::SandboxState::kCondemned);  // from whatever state: the kernel has been told
+    (void)registry_.Move(sandbox,
+                         model::SandboxState::kCondemned);  // from whatever state: the kernel has been told
     StartKill(run, true);
     return absl::OkStatus();
 }

@@ -45,7 +45,8 @@ std::set<std::string> GroupOf(const v1::Event& finding) {
 Status Agent::StartRules() {
     if (!options_.config.rules.enabled) return absl::OkStatus();
     rules_ = std::make_unique<RuleEngine>(RuleEngine::Options{.config = options_.config.rules});
-    hub_->path().AddRawObserver([this](const std::shared_ptr<const v1::Event>& event) { rules_->Push(event); });
+    hub_->path().AddRawObserver(
+        [this](const std::shared_ptr<const v1::Event>& event) { rules_->Push(event); });
     SK_RETURN_IF_ERROR(rules_->Start());
     return loop_->Watch(rules_->event_fd(), EPOLLIN, [this](uint32_t) { OnRules(); });
 }
@@ -69,7 +70,8 @@ void Agent::OnRules() {
     }
     const bool further = rules_handled_ != taken.handled;
     rules_handled_ = taken.handled;
-    if (further && std::any_of(runs_.begin(), runs_.end(), [](const auto& run) { return run.second->rules_asked_ns != 0; }))
+    if (further && std::any_of(runs_.begin(), runs_.end(),
+                               [](const auto& run) { return run.second->rules_asked_ns != 0; }))
         OnHub();
 }
 
@@ -116,14 +118,17 @@ void Agent::TellMissed(const std::string& id) {
         event.mutable_finding()->set_rule("rules");
         event.mutable_finding()->set_title("Findings told by number only");
         event.mutable_finding()->set_severity("info");
-        event.mutable_finding()->set_detail(absl::StrCat(missed.findings, " more of rules that have found the same again and again"));
+        event.mutable_finding()->set_detail(
+            absl::StrCat(missed.findings, " more of rules that have found the same again and again"));
         hub_->path().Publish(std::move(event));
     }
     if (missed.events + missed.refused == 0) return;
     SetCondition(*sandbox, kRulesBehind, true);
     std::string text = "rules: ";
-    if (missed.events > 0) absl::StrAppend(&text, missed.events, " events came faster than they could be looked at; ");
-    if (missed.refused > 0) absl::StrAppend(&text, missed.refused, " refused operations were not looked at; ");
+    if (missed.events > 0)
+        absl::StrAppend(&text, missed.events, " events came faster than they could be looked at; ");
+    if (missed.refused > 0)
+        absl::StrAppend(&text, missed.refused, " refused operations were not looked at; ");
     PublishStep(*sandbox, model::LIFECYCLE_DEGRADED, text.substr(0, text.size() - 2));
 }
 
@@ -156,8 +161,9 @@ v1::Action Agent::ActionOf(absl::string_view action, const RuleFinding& finding)
 }
 
 void Agent::PublishAction(const sandbox::Sandbox& sandbox, v1::Action action) {
-    LogInfo(sandbox.id(), ": ", action.action(), ": ", action.result(), action.rule().empty() ? "" : ", for the rule ",
-            action.rule(), action.detail().empty() ? "" : ": ", action.detail());
+    LogInfo(sandbox.id(), ": ", action.action(), ": ", action.result(),
+            action.rule().empty() ? "" : ", for the rule ", action.rule(),
+            action.detail().empty() ? "" : ": ", action.detail());
     v1::Event event = Envelope(sandbox);
     event.set_kind("action");
     *event.mutable_action() = std::move(action);
@@ -186,7 +192,8 @@ void Agent::RespondTo(const std::string& id, const RuleFinding& finding) {
     } else if (dry) {
         action.set_result("dry-run");
     } else {
-        status = run->ended ? absl::FailedPreconditionError("it had ended by itself") : Act(*run, *sandbox, finding);
+        status = run->ended ? absl::FailedPreconditionError("it had ended by itself")
+                            : Act(*run, *sandbox, finding);
         action.set_result(status.ok() ? "done" : "failed");
         action.set_detail(std::string(status.message()));
     }
@@ -213,14 +220,17 @@ void Agent::TellKillAction(Run& run, const sandbox::Sandbox& sandbox) {
 
 bool Agent::IsDone(const Run& run, const RuleFinding& finding) {
     switch (finding.action) {
-        case ResponseAction::kFreeze: return run.restraint.frozen;
-        case ResponseAction::kIsolateNetwork: return run.restraint.isolated;
+        case ResponseAction::kFreeze:
+            return run.restraint.frozen;
+        case ResponseAction::kIsolateNetwork:
+            return run.restraint.isolated;
         case ResponseAction::kDeny:
             return std::all_of(finding.deny.begin(), finding.deny.end(),
                                [&](const auto& entry) { return run.restraint.denied.count(entry) != 0; });
         case ResponseAction::kAlert:
         case ResponseAction::kKillProcess:
-        case ResponseAction::kKillSandbox: break;
+        case ResponseAction::kKillSandbox:
+            break;
     }
     return false;
 }
@@ -228,14 +238,20 @@ bool Agent::IsDone(const Run& run, const RuleFinding& finding) {
 Status Agent::Act(Run& run, sandbox::Sandbox& sandbox, const RuleFinding& finding) {
     const v1::Process& process = finding.event.process();
     switch (finding.action) {
-        case ResponseAction::kAlert: return absl::OkStatus();
-        case ResponseAction::kFreeze: return Freeze(run, sandbox, true);
-        case ResponseAction::kIsolateNetwork: return Isolate(run, sandbox);
-        case ResponseAction::kDeny: return Deny(run, sandbox, finding.deny);
-        case ResponseAction::kKillSandbox: return EndForRule(run, sandbox, finding);
+        case ResponseAction::kAlert:
+            return absl::OkStatus();
+        case ResponseAction::kFreeze:
+            return Freeze(run, sandbox, true);
+        case ResponseAction::kIsolateNetwork:
+            return Isolate(run, sandbox);
+        case ResponseAction::kDeny:
+            return Deny(run, sandbox, finding.deny);
+        case ResponseAction::kKillSandbox:
+            return EndForRule(run, sandbox, finding);
         case ResponseAction::kKillProcess:
             if (process.pid() == 0) return absl::FailedPreconditionError("the event is of no process");
-            return respond::KillOne(run.cgroup.get(), static_cast<int>(process.pid()), process.start_boot_ns());
+            return respond::KillOne(run.cgroup.get(), static_cast<int>(process.pid()),
+                                    process.start_boot_ns());
     }
     return absl::OkStatus();
 }

@@ -28,13 +28,15 @@ Status Wrong(const std::string& at, absl::string_view what) {
 
 Status ReadList(const std::string& path, const std::string& key, const YAML::Node& node,
                 std::vector<std::string>* list) {
-    if (!node.IsSequence()) return Wrong(At(path, node), absl::StrCat("rules.", key, " takes a list: [a, b]"));
+    if (!node.IsSequence())
+        return Wrong(At(path, node), absl::StrCat("rules.", key, " takes a list: [a, b]"));
     list->clear();
     for (const YAML::Node& item : node) {
         if (!item.IsScalar() || item.Scalar().empty())
             return Wrong(At(path, item), absl::StrCat("rules.", key, " takes a list of texts"));
         if (key == "dirs" && item.Scalar().front() != '/')
-            return Wrong(At(path, item), absl::StrCat("rules.dirs takes absolute paths, not '", item.Scalar(), "'"));
+            return Wrong(At(path, item),
+                         absl::StrCat("rules.dirs takes absolute paths, not '", item.Scalar(), "'"));
         list->push_back(item.Scalar());
     }
     return absl::OkStatus();

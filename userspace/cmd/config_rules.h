@@ -18,8 +18,8 @@ struct RulesConfig {
     bool enabled = true;
     // A file replaces the one of the same name, below the directory, of those before it; an empty one takes it away.
     std::vector<std::string> dirs = {"/usr/share/stockade/rules", "/etc/stockade/rules.d"};
-    std::vector<std::string> disable;  // ids or names
-    bool dry_run = false;              // responses are told and not done
+    std::vector<std::string> disable;               // ids or names
+    bool dry_run = false;                           // responses are told and not done
     uint64_t max_groups = detect::kMaxGroups;       // of one correlation
     uint64_t max_events = detect::kMaxStateEvents;  // of all correlations
 

@@ -19,11 +19,13 @@ struct ControlWord {
 constexpr ControlWord kControlWords[] = {
     {"freeze", "frozen", "Stop all of a sandbox where it is, for a look at it; thaw lets it go on."},
     {"thaw", "thawed", "Let a frozen sandbox go on."},
-    {"isolate", "isolated", "Take a sandbox's network away, of connections that stand too; the rest of its policy holds."},
+    {"isolate", "isolated",
+     "Take a sandbox's network away, of connections that stand too; the rest of its policy holds."},
     {"release", "released", "Give a sandbox what `isolate`, or the response of a rule, has taken from it."},
 };
 
-Status AskControl(const ClientOptions& client, const ControlWord& word, const std::string& id, const std::string& reason) {
+Status AskControl(const ClientOptions& client, const ControlWord& word, const std::string& id,
+                  const std::string& reason) {
     SK_ASSIGN_OR_RETURN(api::Channel channel, ConnectAgent(client));
     api::Message question;
     question.mutable_control()->set_id(id);

@@ -23,7 +23,8 @@ constexpr size_t kMaxBuckets = 65'536;
 
 // What no rule is about: the findings themselves, and what closes the books.
 bool IsForRules(const v1::Event& event) {
-    if (event.has_finding() || event.has_action() || event.has_summary() || event.has_seal() || event.has_agent())
+    if (event.has_finding() || event.has_action() || event.has_summary() || event.has_seal() ||
+        event.has_agent())
         return false;
     return !(event.has_dns() && event.dns().quiet());
 }
@@ -132,10 +133,12 @@ void RuleEngine::Load(Broken broken) {
         notice.text = absl::StrCat(rules.rules.size(), " rules from ", rules.files, " files");
         next->detector = std::make_unique<detect::Detector>(
             std::move(rules.rules), detect::RuleSet::Options{},
-            detect::CorrelatorOptions{.max_groups = options_.config.max_groups, .max_events = options_.config.max_events});
+            detect::CorrelatorOptions{.max_groups = options_.config.max_groups,
+                                      .max_events = options_.config.max_events});
     }
     if (notice.broken)
-        absl::StrAppend(&notice.text, next == nullptr ? "the rules stay as they were" : ", without those that have errors",
+        absl::StrAppend(&notice.text,
+                        next == nullptr ? "the rules stay as they were" : ", without those that have errors",
                         ": ", absl::StrJoin(rules.errors, "; "));
     if (!rules.warnings.empty()) absl::StrAppend(&notice.text, "; ", absl::StrJoin(rules.warnings, "; "));
     signature_ = std::move(signature);

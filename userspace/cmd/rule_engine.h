@@ -30,14 +30,15 @@ namespace stockade::cmd {
 
 // What a rule found, and what it asks for.
 struct RuleFinding {
-    v1::Event event;    // the finding: sandbox, policy and process of the event that completed it
-    bool told = true;   // false: too many like it, only the response counts
+    v1::Event event;             // the finding: sandbox, policy and process of the event that completed it
+    bool told = true;            // false: too many like it, only the response counts
     uint64_t event_boot_ns = 0;  // of that event
     detect::ResponseAction action = detect::ResponseAction::kAlert;
     std::string once_per;
     uint64_t throttle_ns = 0;
     bool scope_group = false;
-    std::map<std::string, std::string> deny;  // operation -> what is denied; empty where it was redacted or absent
+    std::map<std::string, std::string>
+        deny;  // operation -> what is denied; empty where it was redacted or absent
 };
 
 class RuleEngine {

@@ -22,12 +22,14 @@ constexpr uint64_t kSecond = 1'000'000'000;
 std::string Rule(const std::string& name, const std::string& more = "") {
     return absl::StrCat("title: Rule ", name, "\nname: ", name,
                         "\nlevel: low\nlogsource: {product: linux, category: file_access}\n"
-                        "detection:\n  selection: {TargetFilename|endswith: /", name, "}\n  condition: selection\n", more);
+                        "detection:\n  selection: {TargetFilename|endswith: /",
+                        name, "}\n  condition: selection\n", more);
 }
 
 std::string Often(const std::string& name, int count) {
-    return absl::StrCat(Rule(name), "---\ntitle: Often\nname: often\nlevel: high\ncorrelation: {type: event_count, rules: [", name,
-                        "], group-by: [SandboxId], timespan: 1h, condition: {gte: ", count, "}}\n");
+    return absl::StrCat(
+        Rule(name), "---\ntitle: Often\nname: often\nlevel: high\ncorrelation: {type: event_count, rules: [",
+        name, "], group-by: [SandboxId], timespan: 1h, condition: {gte: ", count, "}}\n");
 }
 
 class RuleEngineTest : public ::testing::Test {
@@ -100,7 +102,8 @@ class RuleEngineTest : public ::testing::Test {
 };
 
 TEST_F(RuleEngineTest, FindingsComeWithTheirEventAndResponse) {
-    Put(Rule("bad", "response: {action: deny, deny: {read: TargetFilename}, throttle: 5s, once_per: session}\n"));
+    Put(Rule("bad",
+             "response: {action: deny, deny: {read: TargetFilename}, throttle: 5s, once_per: session}\n"));
     Make();
     ASSERT_TRUE(engine_->Start().ok());
     Push("/x/good");

@@ -39,7 +39,8 @@ std::map<std::string, std::string> Layers(const RulesConfig& config, std::vector
             if (!it->is_regular_file(ignored) || (extension != ".yaml" && extension != ".yml")) continue;
             files[it->path().lexically_relative(dir).string()] = it->path().string();
             if (++seen > kMaxRuleFiles) {
-                if (errors != nullptr) errors->push_back(absl::StrCat(dir, ": more than ", kMaxRuleFiles, " files"));
+                if (errors != nullptr)
+                    errors->push_back(absl::StrCat(dir, ": more than ", kMaxRuleFiles, " files"));
                 return {};
             }
         }
@@ -82,7 +83,9 @@ void Disable(const RulesConfig& config, LoadedRules* loaded) {
             loaded->disabled.insert(rule.hash);
             known = true;
         }
-        if (!known) loaded->warnings.push_back(absl::StrCat("rules.disable: no rule has the id or name '", word, "'"));
+        if (!known)
+            loaded->warnings.push_back(
+                absl::StrCat("rules.disable: no rule has the id or name '", word, "'"));
     }
 }
 

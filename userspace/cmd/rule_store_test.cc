@@ -19,7 +19,8 @@ using ::testing::IsEmpty;
 std::string Rule(const std::string& name) {
     return absl::StrCat("title: Rule ", name, "\nname: ", name,
                         "\nlevel: low\nlogsource: {product: linux, category: file_access}\n"
-                        "detection:\n  selection: {TargetFilename|endswith: /", name, "}\n  condition: selection\n");
+                        "detection:\n  selection: {TargetFilename|endswith: /",
+                        name, "}\n  condition: selection\n");
 }
 
 class RuleStore : public ::testing::Test {
@@ -80,8 +81,10 @@ TEST_F(RuleStore, ABrokenFileKeepsTheOldSetOrIsLeftOut) {
 TEST_F(RuleStore, ARuleOverABrokenOneIsLeftOutToo) {
     Put("shipped/a.yaml", Rule("a"));
     Put("shipped/b.yaml", Rule("b") + "tests: {fires: [{NoSuchField: x}]}\n");
-    Put("shipped/c.yaml", "title: Many\nname: many\nlevel: low\ncorrelation: {type: event_count, rules: [b], group-by: [SandboxId], "
-                          "timespan: 10s, condition: {gte: 2}}\n");
+    Put("shipped/c.yaml",
+        "title: Many\nname: many\nlevel: low\ncorrelation: {type: event_count, rules: [b], group-by: "
+        "[SandboxId], "
+        "timespan: 10s, condition: {gte: 2}}\n");
     EXPECT_THAT(Names(Broken::kLeaveOut), ElementsAre("a"));
 }
 

@@ -13,7 +13,8 @@ Gate::Answer Gate::Ask(const Question& question, uint64_t now_ns) {
     auto it = limited ? done_.find(key) : done_.end();
     if (it != done_.end()) {
         ages_.splice(ages_.end(), ages_, it->second.age);
-        if (!question.once_per.empty() || now_ns - it->second.last_ns < question.throttle_ns) return Answer::kNotDue;
+        if (!question.once_per.empty() || now_ns - it->second.last_ns < question.throttle_ns)
+            return Answer::kNotDue;
     }
     if (question.kills && !breaker_.Allow("rule " + question.rule, now_ns)) return Answer::kHeldBack;
     if (!limited) return Answer::kGo;

@@ -18,8 +18,9 @@ namespace stockade::respond {
 class Gate {
   public:
     struct Options {
-        uint32_t kills = 60;          // automatic ones of one rule in a minute, as of policies; 0 = no limit
-        size_t max_remembered = 65536;  // (rule, whom) that have answered; about 200 bytes each: 13 MB at the worst
+        uint32_t kills = 60;  // automatic ones of one rule in a minute, as of policies; 0 = no limit
+        size_t max_remembered =
+            65536;  // (rule, whom) that have answered; about 200 bytes each: 13 MB at the worst
     };
     struct Question {
         std::string rule;

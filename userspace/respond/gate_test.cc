@@ -9,7 +9,12 @@ using Answer = Gate::Answer;
 constexpr uint64_t kSecond = 1'000'000'000;
 
 Gate::Question Of(const char* sandbox, const char* session = "") {
-    return {.rule = "r", .sandbox = sandbox, .session = session, .once_per = "", .throttle_ns = 0, .kills = false};
+    return {.rule = "r",
+            .sandbox = sandbox,
+            .session = session,
+            .once_per = "",
+            .throttle_ns = 0,
+            .kills = false};
 }
 
 TEST(Gate, WithoutLimitsEachTimeIsDue) {
