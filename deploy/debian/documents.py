@@ -10,6 +10,7 @@ import sys
 SHELLS = ('bash', 'zsh', 'fish')
 FILES = [('/etc/stockade/config.yaml', 'the configuration; /usr/share/doc/stockade/config.md has its keys'),
          ('/etc/stockade/policies.d', 'policies of this host'), ('/usr/share/stockade/policies', 'policies that ship'),
+         ('/etc/stockade/rules.d', 'detections of this host'), ('/usr/share/stockade/detections', 'detections that ship'),
          ('/run/stockade', "the agent's socket and the state of running sandboxes"), ('/var/lib/stockade', 'what outlives a reboot: spool, budgets, keys'),
          ('/sys/fs/bpf/stockade', 'programs and maps, which enforce also while no agent runs')]
 

@@ -17,7 +17,7 @@ namespace stockade::cmd {
 struct RulesConfig {
     bool enabled = true;
     // A file replaces the one of the same name, below the directory, of those before it; an empty one takes it away.
-    std::vector<std::string> dirs = {"/usr/share/stockade/rules", "/etc/stockade/rules.d"};
+    std::vector<std::string> dirs = {"/usr/share/stockade/detections", "/etc/stockade/rules.d"};
     std::vector<std::string> disable;               // ids or names
     bool dry_run = false;                           // responses are told and not done
     uint64_t max_groups = detect::kMaxGroups;       // of one correlation
