@@ -14,8 +14,8 @@
 namespace stockade::exporters {
 namespace {
 
-constexpr int kAskMs = 30'000;
-constexpr uint64_t kStuckNs = 30'000'000'000;  // without a message
+constexpr uint64_t kStuckNs = 30'000'000'000;  // without an answer, or a message
+constexpr int kAskMs = 2'000;                  // one try: a login that is refused is known before
 constexpr int kPollMs = 200;
 // No more than a write or two of text waits in memory.
 constexpr size_t kPrintBytes = 256 << 10;
@@ -68,8 +68,7 @@ class Reader {
         }
         rd_kafka_conf_set_opaque(conf.get(), this);
         rd_kafka_conf_set_error_cb(conf.get(), [](rd_kafka_t*, int code, const char* reason, void* self) {
-            static_cast<Reader*>(self)->complaint_ =
-                absl::StrCat(rd_kafka_err2name(static_cast<rd_kafka_resp_err_t>(code)), ": ", reason);
+            static_cast<Reader*>(self)->Complain(static_cast<rd_kafka_resp_err_t>(code), reason);
         });
         kafka_.reset(rd_kafka_new(RD_KAFKA_CONSUMER, conf.get(), error, sizeof(error)));
         if (!kafka_) return absl::InvalidArgumentError(absl::StrCat("kafka: ", error));
@@ -89,6 +88,21 @@ class Reader {
     }
 
   private:
+    void Complain(rd_kafka_resp_err_t error, const char* reason) {
+        complaint_ = absl::StrCat(rd_kafka_err2name(error), ": ", reason);
+        hopeless_ |= error == RD_KAFKA_RESP_ERR__AUTHENTICATION || error == RD_KAFKA_RESP_ERR__SSL;
+    }
+
+    // A broker that is starting, or has just made the topic, has an answer in a moment.
+    rd_kafka_resp_err_t Ask(const std::function<rd_kafka_resp_err_t()>& ask) {
+        for (const uint64_t begin = BootNow();;) {
+            const rd_kafka_resp_err_t error = ask();
+            if (error == RD_KAFKA_RESP_ERR_NO_ERROR || error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) return error;
+            (void)rd_kafka_poll(kafka_.get(), kPollMs);  // takes what the client complains of
+            if (hopeless_ || BootNow() - begin > kStuckNs) return error;
+        }
+    }
+
     Status Unavailable(absl::string_view what, rd_kafka_resp_err_t error) const {
         return absl::UnavailableError(absl::StrCat("kafka: ", options_.hostport, ": ", what, ": ",
                                                    complaint_.empty() ? Named(error) : complaint_));
@@ -97,12 +111,9 @@ class Reader {
     StatusOr<int> PartitionsOf(const std::string& topic) {
         const rd_kafka_metadata_t* metadata = nullptr;
         rd_kafka_topic_t* handle = rd_kafka_topic_new(kafka_.get(), topic.c_str(), nullptr);
-        const auto error = rd_kafka_metadata(kafka_.get(), 0, handle, &metadata, kAskMs);
+        const auto error = Ask([&] { return rd_kafka_metadata(kafka_.get(), 0, handle, &metadata, kAskMs); });
         if (handle) rd_kafka_topic_destroy(handle);
-        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-            (void)rd_kafka_poll(kafka_.get(), 0);  // the client's own complaint says more
-            return Unavailable(absl::StrCat("ask for ", topic), error);
-        }
+        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) return Unavailable(absl::StrCat("ask for ", topic), error);
         const std::unique_ptr<const rd_kafka_metadata_t, decltype(&rd_kafka_metadata_destroy)> owner(
             metadata, rd_kafka_metadata_destroy);
         if (metadata->topic_cnt != 1 || metadata->topics[0].err != RD_KAFKA_RESP_ERR_NO_ERROR ||
@@ -119,8 +130,9 @@ class Reader {
     Status ReadPartition(const std::string& topic, int partition, const TopicSink& sink) {
         const std::string what = absl::StrCat("read ", topic, " ", partition);
         int64_t lowest = 0, end = 0;
-        const auto asked =
-            rd_kafka_query_watermark_offsets(kafka_.get(), topic.c_str(), partition, &lowest, &end, kAskMs);
+        const auto asked = Ask([&] {
+            return rd_kafka_query_watermark_offsets(kafka_.get(), topic.c_str(), partition, &lowest, &end, kAskMs);
+        });
         if (asked != RD_KAFKA_RESP_ERR_NO_ERROR) return Unavailable(what, asked);
         SK_RETURN_IF_ERROR(sink.partition(topic, partition, lowest));
         if (lowest >= end) return absl::OkStatus();
@@ -146,6 +158,7 @@ class Reader {
 
     const KafkaOptions options_;
     std::string complaint_;  // the client's last
+    bool hopeless_ = false;  // it will not become better by waiting
     KafkaPtr kafka_{nullptr, rd_kafka_destroy};
 };
 

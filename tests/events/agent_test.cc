@@ -184,7 +184,7 @@ TEST_F(AgentEvents, TwoKillsOfTheBrokerAndOneOfTheAgentLoseNothing) {
     const uint64_t sealed = BootNow();
     product_->StopAgent(SIGTERM);
     Consume();
-    const tests::Ran ran = Verify(files_);
+    const tests::Ran ran = product_->Stockade({"verify", "--kafka", broker_->hostport(), "--topic-prefix", "node"});
     EXPECT_EQ(ran.status, 0) << ran.out << ran.err << product_->Get("run/agent.log");
     EXPECT_EQ(Lines(ran.out, "complete"), kSandboxes) << ran.out;
     EXPECT_THAT(losses_, testing::IsEmpty());

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <thread>
 
+#include "absl/strings/str_split.h"
 #include "exporters/kafka/kafka.h"
 #include "tests/events/broker.h"
+#include "userspace/base/fd.h"
 #include "userspace/model/json.h"
 #include "userspace/pipeline/spool_pump.h"
 #include "userspace/pipeline/spool_testing.h"
@@ -72,6 +77,29 @@ class KafkaTest : public pipeline::SpoolTest {
         std::stable_sort(events.begin(), events.end(),
                          [](const auto& a, const auto& b) { return a.export_seq() < b.export_seq(); });
         return Verify(events);
+    }
+
+    struct Ran {
+        int status;
+        std::string text;
+    };
+    static Ran Stockade(const std::string& words) {
+        FILE* pipe = popen(absl::StrCat(getenv("STOCKADE_BIN_DIR"), "/stockade ", words, " 2>&1").c_str(), "re");
+        Ran ran{0, *ReadAll(fileno(pipe), 16 << 20)};
+        ran.status = WEXITSTATUS(pclose(pipe));
+        return ran;
+    }
+    static Ran VerifyKafka(const std::string& flags) { return Stockade(absl::StrCat("verify --kafka ", broker_->hostport(), " ", flags)); }
+    static int Count(const std::string& text, absl::string_view start) {
+        int count = 0;
+        for (const absl::string_view line : absl::StrSplit(text, '\n')) count += absl::StartsWith(line, start);
+        return count;
+    }
+    // By kcat, as anybody who may write there.
+    Status Produce(const std::string& topic, const std::string& value) {
+        std::ofstream(root_ + "/value") << value << "\n";
+        const std::string command = absl::StrCat("kcat -P -b ", broker_->hostport(), " -t ", topic, " <", root_, "/value");
+        return system(command.c_str()) == 0 ? absl::OkStatus() : absl::InternalError(command);
     }
 
     static inline Broker* broker_ = nullptr;

@@ -1,6 +1,8 @@
 // What reaches a real Apache Kafka while it is killed, paused, and lacks what it should have.
 #include "tests/events/kafka_fixture.h"
 
+#include <fstream>
+
 namespace stockade::testing_events {
 namespace {
 
@@ -174,6 +176,67 @@ TEST_F(KafkaTest, AMessageThatIsTooLargeIsToldAndHoldsNothingUp) {
     const ChainReport report = Verify(events)["a"];
     EXPECT_FALSE(report.faulty()) << report.missing;
     EXPECT_EQ(report.lost, 2u);
+}
+
+TEST_F(KafkaTest, VerifyReadsTheTopicsThemselves) {
+    MakeTopics("verify", 3);
+    auto spool = Open();
+    auto pump = Pump(*spool, {{"hostport", broker_->hostport()}, {"topic", "verify"}});
+    ASSERT_TRUE(pump->Start().ok());
+    for (uint64_t i = 1; i <= 300; ++i) {
+        for (const char* sandbox : {"a", "b"}) {
+            v1::Event event = Mixed(sandbox, i);
+            ASSERT_TRUE(spool->Append(&event).ok());
+        }
+    }
+    v1::Sandbox closed;
+    closed.set_id("a");
+    ASSERT_TRUE(spool->Seal(closed).ok());
+    ASSERT_TRUE(spool->Flush().ok());
+    ASSERT_TRUE(Await([&] { return pump->counters().delivered == 601; })) << pump->Health();
+    pump->Stop(0);
+    const std::string key = " --key " + key_->public_hex();
+    Ran ran = VerifyKafka("--topic-prefix verify" + key);
+    EXPECT_EQ(ran.status, 2) << ran.text;
+    EXPECT_THAT(ran.text, testing::AllOf(HasSubstr("complete     n1 a: 301 events"), HasSubstr("open         n1 b: 300 events")));
+    ran = VerifyKafka("--topic-prefix verify -o json" + key);
+    EXPECT_THAT(ran.text, testing::AllOf(HasSubstr("\"exit_code\":2"), HasSubstr("\"state\":\"complete\"")));
+
+    // What somebody else puts there shows: here what belongs to another topic, a second time and later.
+    ran = VerifyKafka("--topic-prefix verify --kafka-option topic.audit=verify.file");
+    EXPECT_EQ(ran.status, 2) << "a topic is read once: " << ran.text;
+    v1::Event forged = Mixed("a", 7);
+    forged.set_export_seq(7);
+    forged.set_chain(std::string(64, 'a'));
+    ASSERT_TRUE(Produce("verify.file", model::ToJsonLine(forged)).ok());
+    ASSERT_TRUE(Produce("verify.audit", "no event").ok());
+    ran = VerifyKafka("--topic-prefix verify");
+    EXPECT_EQ(ran.status, 1) << ran.text;
+    EXPECT_THAT(ran.text, testing::AllOf(HasSubstr("FAULTY       n1 a"), HasSubstr("1 with two contents"), HasSubstr("1 lines are no events"),
+                                         HasSubstr("verify.audit[")));
+
+    ran = VerifyKafka("--topic-prefix nowhere");
+    EXPECT_EQ(ran.status, 125) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("topic nowhere.audit: UNKNOWN_TOPIC"));
+    ran = VerifyKafka("--kafka-option nonsense=1");
+    EXPECT_EQ(ran.status, 125) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("no option \"nonsense\""));
+    EXPECT_EQ(Stockade("verify").status, 125);
+}
+
+// As an auditor who has a login of his own.
+TEST_F(KafkaTest, VerifyReadsOverTlsAndALogin) {
+    MakeTopics("login", 1);
+    const std::string options = "--topic-prefix login --kafka-option tls=true --kafka-option cacertfile=" + broker_->folder() + "/ca.pem ";
+    std::ofstream(root_ + "/password") << "alicepw\n";
+    Ran ran = Stockade("verify --kafka " + broker_->sasl_hostport() + " " + options +
+                       "--kafka-option sasl=SCRAM-SHA-512 --kafka-option username=alice --kafka-option passwordfile=" + root_ + "/password");
+    EXPECT_EQ(ran.status, 2) << "they are empty: " << ran.text;
+    std::ofstream(root_ + "/password") << "wrong\n";
+    ran = Stockade("verify --kafka " + broker_->sasl_hostport() + " " + options +
+                   "--kafka-option sasl=SCRAM-SHA-512 --kafka-option username=alice --kafka-option passwordfile=" + root_ + "/password");
+    EXPECT_EQ(ran.status, 125) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("uthentication"));
 }
 
 TEST_F(KafkaTest, MessagesCarryKeyHeadersAndTheChosenFormat) {
