@@ -17,6 +17,7 @@ struct Settings {
     int runs = 100;       // sandboxes started for each of the figures of run.* and kill.*
     std::string step;     // path of bench_step
     std::string bin_dir;  // of stockade and stockaded
+    bool kafka = true;    // of events: a broker too
 };
 
 struct Bench {
@@ -28,6 +29,7 @@ struct Bench {
 Status RunOutside(const Settings& settings, std::vector<Figure>* figures);
 Status RunInside(const Settings& settings, std::vector<Figure>* figures);
 Status RunRing(const Settings& settings, std::vector<Figure>* figures);
+Status RunEvents(const Settings& settings, std::vector<Figure>* figures);
 Status RunDns(const Settings& settings, std::vector<Figure>* figures);
 Status RunPrograms(const Settings& settings, std::vector<Figure>* figures);
 Status RunStart(const Settings& settings, std::vector<Figure>* figures);

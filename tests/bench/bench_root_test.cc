@@ -42,6 +42,12 @@ TEST(Bench, ReadsTheRing) {
     ExpectFigures(Bench({"ring", "--seconds", "0.1", "--json", "-"}), {"ring.1_producers"});
 }
 
+TEST(Bench, FollowsEventsToTheirEnd) {
+    // Not to Kafka: that is what ./dev test events starts one for.
+    ExpectFigures(Bench({"events.jsonl", "--seconds", "0.2", "--json", "-"}),
+                  {"events.jsonl.per_second", "events.jsonl.cpu", "events.jsonl.latency", "events.jsonl.memory", "events.jsonl.at_5000"});
+}
+
 TEST(Bench, MeasuresQueries) {
     ExpectFigures(Bench({"dns", "--rounds", "1", "--seconds", "0.1", "--json", "-"}),
                   {"dns.query.usual", "dns.query.longest_name", "dns.meter.usual", "dns.memory.zone", "dns.memory.budget_id"});

@@ -149,6 +149,16 @@ uint32_t BatchOf(Op op) {
     return 1;
 }
 
+constexpr uint64_t kPacesPerSecond = 200;
+constexpr uint64_t kNanos = 1'000'000'000;
+
+// Not at all when it is over.
+void SleepUntil(uint64_t boot_ns) {
+    const timespec until{.tv_sec = static_cast<time_t>(boot_ns / kNanos), .tv_nsec = static_cast<long>(boot_ns % kNanos)};
+    while (clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+    }
+}
+
 }  // namespace
 
 Place::Place(const char* file, const char* step, uint16_t closed_port, uint16_t udp_port)
@@ -158,8 +168,9 @@ Place::Place(const char* file, const char* step, uint16_t closed_port, uint16_t 
 
 Answer Carry(const Place& place, const Order& order, double* samples) {
     Answer answer{};
-    const uint32_t batch = BatchOf(order.op);
-    const uint64_t end = Clock(CLOCK_BOOTTIME) + order.wall_ns;
+    // Paced: as many as are due, each few milliseconds.
+    const uint32_t batch = order.per_second > 0 ? static_cast<uint32_t>(1 + order.per_second / kPacesPerSecond) : BatchOf(order.op);
+    const uint64_t begin = Clock(CLOCK_BOOTTIME), end = begin + order.wall_ns;
     // The first one warms caches and is not told.
     answer.error = Once(place, order.op);
     do {
@@ -168,6 +179,7 @@ Answer Carry(const Place& place, const Order& order, double* samples) {
         const uint64_t spent = Spent(order.op) - before;
         answer.calls += batch;
         if (order.keep) samples[answer.samples++] = static_cast<double>(spent) / batch;
+        if (order.per_second > 0) SleepUntil(begin + answer.calls * kNanos / order.per_second);
     } while (answer.error == 0 && Clock(CLOCK_BOOTTIME) < end && answer.samples < kMaxSamples);
     return answer;
 }

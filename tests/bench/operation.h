@@ -17,6 +17,7 @@ struct Order {
     Op op;
     uint32_t keep;  // 0 = no samples
     uint64_t wall_ns;
+    uint64_t per_second;  // 0 = as many as there can be
 };
 
 struct Answer {

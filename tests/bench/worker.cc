@@ -144,8 +144,8 @@ Worker::~Worker() {
     (void)waitpid(pid_, nullptr, 0);
 }
 
-Status Worker::Begin(Op op, uint64_t wall_ns) {
-    const Order order{.op = op, .keep = 0, .wall_ns = wall_ns};
+Status Worker::Begin(Op op, uint64_t wall_ns, uint64_t per_second) {
+    const Order order{.op = op, .keep = 0, .wall_ns = wall_ns, .per_second = per_second};
     return WriteAll(orders_.get(), {reinterpret_cast<const char*>(&order), sizeof(order)});
 }
 
@@ -157,7 +157,7 @@ StatusOr<uint64_t> Worker::Finish() {
 }
 
 StatusOr<std::vector<double>> Worker::Measure(Op op, uint64_t wall_ns) {
-    const Order order{.op = op, .keep = 1, .wall_ns = wall_ns};
+    const Order order{.op = op, .keep = 1, .wall_ns = wall_ns, .per_second = 0};
     SK_RETURN_IF_ERROR(WriteAll(orders_.get(), {reinterpret_cast<const char*>(&order), sizeof(order)}));
     Answer answer{};
     SK_RETURN_IF_ERROR(ReadExactly(answers_.get(), &answer, sizeof(answer)));

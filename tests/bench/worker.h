@@ -60,7 +60,8 @@ class Worker {
     // One sample for each batch that ends within `wall_ns`; at least one batch.
     StatusOr<std::vector<double>> Measure(Op op, uint64_t wall_ns);
     // Repeats without an answer until the time is over; Finish waits for how often it was.
-    Status Begin(Op op, uint64_t wall_ns);
+    // `per_second`: not more often; 0 = as often as it can.
+    Status Begin(Op op, uint64_t wall_ns, uint64_t per_second = 0);
     StatusOr<uint64_t> Finish();
 
     int pidfd() const { return pidfd_.get(); }

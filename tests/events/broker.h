@@ -20,6 +20,7 @@ class Broker {
 
     Status Restart();  // after Kill
     void Kill();       // SIGKILL, waited for
+    pid_t pid() const { return pid_; }  // while it runs
     void Pause();      // SIGSTOP
     void Continue();   // SIGCONT
 
