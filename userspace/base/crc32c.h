@@ -8,5 +8,7 @@
 namespace stockade {
 
 uint32_t Crc32c(absl::string_view bytes);
+// The same, as where the CPU has no instruction for it.
+uint32_t Crc32cByTables(absl::string_view bytes);
 
 }  // namespace stockade

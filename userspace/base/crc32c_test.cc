@@ -15,6 +15,14 @@ TEST(Crc32c, IsThatOfTheRfc) {
     EXPECT_EQ(Crc32c(""), 0u);
 }
 
+TEST(Crc32c, IsTheSameOnEveryCpu) {
+    std::string text;
+    for (int i = 0; i < 300; ++i) {
+        EXPECT_EQ(Crc32c(text), Crc32cByTables(text)) << i;
+        text.push_back(static_cast<char>(i * 7));
+    }
+}
+
 TEST(Crc32c, EveryFlippedBitShows) {
     const std::string text = "a record of some thirty-odd bytes in a spool";
     for (size_t bit = 0; bit < text.size() * 8; ++bit) {

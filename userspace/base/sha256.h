@@ -10,6 +10,8 @@
 namespace stockade {
 
 std::array<uint8_t, 32> Sha256(absl::string_view bytes);
+// The same, as where the CPU has no instructions for it.
+std::array<uint8_t, 32> Sha256Portable(absl::string_view bytes);
 // 64 lower-case hexadecimal digits.
 std::string Sha256Hex(absl::string_view bytes);
 

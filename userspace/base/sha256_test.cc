@@ -14,5 +14,13 @@ TEST(Sha256, AnswersTheStandardsExamples) {
               "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+TEST(Sha256, IsTheSameOnEveryCpu) {
+    std::string text;
+    for (int i = 0; i < 300; ++i) {
+        EXPECT_EQ(Sha256(text), Sha256Portable(text)) << i;
+        text.push_back(static_cast<char>(i * 7));
+    }
+}
+
 }  // namespace
 }  // namespace stockade

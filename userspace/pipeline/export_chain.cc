@@ -11,8 +11,11 @@
 namespace stockade::pipeline {
 namespace {
 
+constexpr size_t kChainBytes = 80;  // the field itself, which comes behind
+
 std::string Serialised(const v1::Event& event) {
     std::string out;
+    out.reserve(event.ByteSizeLong() + kChainBytes);
     {
         google::protobuf::io::StringOutputStream stream(&out);
         google::protobuf::io::CodedOutputStream coded(&stream);
@@ -69,7 +72,7 @@ bool ExportChain::Has(const v1::Event& event) const {
     return found != heads_.end() && found->second.books.seen.Contains(event.kernel_seq());
 }
 
-Status ExportChain::Add(v1::Event* event) {
+Status ExportChain::Add(v1::Event* event, std::string* bytes) {
     Head& head = heads_[event->sandbox().id()];
     // What is lost of a sandbox may turn out after its end: then it is sealed once more.
     if (head.sealed && !event->has_lost() && !event->has_seal()) {
@@ -79,8 +82,16 @@ Status ExportChain::Add(v1::Event* event) {
     }
     event->clear_chain();
     event->set_export_seq(++head.seq);
-    head.chain = ChainAfter(head.chain, *event);
+    std::string plain = Serialised(*event);
+    head.chain = Sha256Hex(absl::StrCat(head.chain, plain));
     event->set_chain(head.chain);
+    if (bytes) {
+        // A field may stand anywhere: at the end it costs no second look at all the others.
+        v1::Event chain;
+        chain.set_chain(head.chain);
+        (void)chain.AppendToString(&plain);  // as above
+        *bytes = std::move(plain);
+    }
     Enter(*event, &head.books);
     if (event->has_seal()) Close(event->sandbox().id(), SlotKey(event->sandbox()));
     return absl::OkStatus();

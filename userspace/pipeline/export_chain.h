@@ -58,8 +58,9 @@ class ExportChain {
     // `key` is not owned; null = seals carry no signature.
     ExportChain(std::string node, const NodeKey* key) : node_(std::move(node)), key_(key) {}
 
-    // kFailedPrecondition when the sandbox is sealed: then the event is left as it is, and counted.
-    Status Add(v1::Event* event);
+    // kFailedPrecondition when the sandbox is sealed: then the event is left as it is, and counted. `bytes`, if any, becomes
+    // the event as it is then, serialised: it was needed for the chain anyway.
+    Status Add(v1::Event* event, std::string* bytes = nullptr);
     // Made for being the next that is added. After it nothing of the sandbox is added but what is lost, and a seal again. The node's own chain (no id) goes on behind its seals.
     v1::Event Seal(const v1::Sandbox& sandbox);
     Head HeadOf(const std::string& sandbox) const;

@@ -74,9 +74,10 @@ Spool::Spool(Options options)
       chain_(options_.node, options_.key) {}
 
 Spool::~Spool() {
-    std::lock_guard lock(mutex_);
-    (void)FlushLocked();  // whoever wants to know calls Sync first
+    // Whoever wants to know calls Sync first.
+    (void)Flush();
     (void)Commit();
+    std::lock_guard lock(mutex_);
     (void)SaveAcks();
 }
 
@@ -128,13 +129,14 @@ Status Spool::AppendLocked(v1::Event* event, bool bounded) {
     }
     while (bounded && Bytes() + bytes > options_.max_bytes && GiveUpOldest()) {
     }
-    SK_RETURN_IF_ERROR(chain_.Add(event));
+    std::string payload;
+    SK_RETURN_IF_ERROR(chain_.Add(event, &payload));
     const Lane lane = LaneOf(*event);
     LaneState& state = lanes_[lane];
     const uint64_t position = next_position_++;
     if (state.buffer.empty()) state.buffer_first = position;
     state.buffer_last = position;
-    AppendRecord(position, lane, event->SerializeAsString(), &state.buffer);
+    AppendRecord(position, lane, payload, &state.buffer);
     ++counters_.appended;
     return absl::OkStatus();
 }

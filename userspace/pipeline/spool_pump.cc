@@ -1,5 +1,7 @@
 #include "userspace/pipeline/spool_pump.h"
 
+#include <google/protobuf/arena.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -78,7 +80,9 @@ void SpoolPump::Step() {
 
 // Leaves the record held when the exporter takes no more for now.
 void SpoolPump::SendNext() {
-    v1::Event event;
+    // One block of memory for all of its messages.
+    google::protobuf::Arena arena;
+    v1::Event& event = *google::protobuf::Arena::CreateMessage<v1::Event>(&arena);
     if (!event.ParseFromString(held_->payload)) {
         // Its checksum was right: another version wrote it.
         spool_.Reject(reader_, held_->position, event, "unreadable");
