@@ -85,6 +85,7 @@ class JsonlFile : public SpooledExporter {
 
     void Close(int) override {
         Poll(1);
+        if (!written_lines_.empty()) FinishSynced(Sync());  // of before a write that failed
         fd_.Reset();
     }
 
