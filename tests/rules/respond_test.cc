@@ -321,7 +321,7 @@ TEST_F(RulesRespond, FilesAreReadAgainAndABrokenOneKeepsTheOldSet) {
     EXPECT_EQ(Of(both, "finding").size(), 2u) << both.Text();
     const pid_t pid = Long("sleep 1");
     (void)OnlySandbox();
-    EXPECT_THAT(product_.Stockade({"ps", "-o", "json"}).out, HasSubstr("Degraded/RulesBroken"));
+    EXPECT_THAT(product_.Stockade({"ps", "-o", "json"}).out, HasSubstr("\"RulesBroken\""));
     (void)product_.Finish(pid, "long");
     std::filesystem::remove(product_.Path("rules/b.yaml"));
     EXPECT_TRUE(Until([&] { return Of(Sh("echo x >/tmp/second; cat /tmp/second"), "finding").empty(); }));

@@ -1,5 +1,6 @@
 #include "userspace/cmd/conditions.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -24,6 +25,13 @@ Condition ReadyOf(const sandbox::Sandbox& sandbox) {
     }
     return {"Ready", false, "Ended", ""};
 }
+
+// What was done to a running sandbox beside its policy (agent_restrain.cc).
+constexpr struct {
+    absl::string_view type, message;
+} kRestraints[] = {{"Frozen", "its tasks stand still until stockade thaw"},
+                   {"Isolated", "it has no network until stockade release"},
+                   {"Denied", "paths were denied to it beside its policy, until stockade release"}};
 
 }  // namespace
 
@@ -51,6 +59,10 @@ std::vector<Condition> SandboxConditions(const sandbox::Sandbox& sandbox, absl::
     }
     out.push_back({"Degraded", !degraded.empty(), degraded.empty() ? "AsIntended" : degraded.front(),
                    degraded.size() > 1 ? absl::StrJoin(degraded, ", ") : ""});
+    for (const auto& [type, message] : kRestraints) {
+        if (absl::c_linear_search(sandbox.conditions, type))
+            out.push_back({std::string(type), true, "Restrained", std::string(message)});
+    }
     if (adopted) out.push_back({"Adopted", true, "AgentRestarted", "an earlier agent started it"});
     return out;
 }
@@ -63,6 +75,9 @@ std::string Headline(const std::vector<Condition>& conditions) {
     for (const Condition& condition : conditions) {
         if ((condition.type == "Ready" || condition.type == "Enforced") && !condition.holds)
             return condition.reason;
+    }
+    for (const Condition& condition : conditions) {
+        if (condition.reason == "Restrained") return condition.type;
     }
     return "Ready";
 }

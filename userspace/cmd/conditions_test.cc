@@ -49,6 +49,8 @@ TEST(Conditions, SayWhatIsWeakerThanSomebodyMayThink) {
               "Ready=True/Attested Enforced=True/Lsm Degraded=True/NoLandlock Adopted=True/AgentRestarted "
               "Degraded/NoLandlock");
     EXPECT_EQ(SandboxConditions(sandbox, "lsm")[2].message, "NoLandlock, BreakerOpen");
+    sandbox.conditions = {"Frozen"};
+    EXPECT_EQ(Text(sandbox), "Ready=True/Attested Enforced=True/Lsm Degraded=False/AsIntended Frozen=True/Restrained Frozen");
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ int Verify(const VerifyFlags& flags) {
     for (const pipeline::ChainReport& report : reports) {
         if (report.faulty())
             code = kFaulty;
-        else if (!report.complete() && code == 0)
+        else if (!report.complete() && !report.endless() && code == 0)
             code = kIncomplete;
     }
     // Nothing at all is not everything.
