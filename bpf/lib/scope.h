@@ -46,13 +46,17 @@ static __always_inline struct sk_slot *slot_of_label(__u32 number, __u32 generat
     return same ? slot : NULL;
 }
 
-/* Labels a task; NULL when there is no memory. */
-static __always_inline struct sk_task *task_label(struct task_struct *task, __u32 slot, __u32 generation) {
+/* A task's storage, made where there is none; NULL when there is no memory. */
+static __always_inline struct sk_task *task_storage(struct task_struct *task) {
     struct sk_task *mine = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    if (!mine) {
-        count_error(SK_ERROR_LABEL_STORAGE);
-        return NULL;
-    }
+    if (!mine) count_error(SK_ERROR_LABEL_STORAGE);
+    return mine;
+}
+
+/* Labels a task, whatever it had before; NULL when there is no memory. */
+static __always_inline struct sk_task *task_label(struct task_struct *task, __u32 slot, __u32 generation) {
+    struct sk_task *mine = task_storage(task);
+    if (!mine) return NULL;
     mine->label.generation = generation;
     mine->label.slot = slot;
     return mine;
@@ -75,12 +79,16 @@ static __always_inline struct sk_task *task_by_cgroup(struct task_struct *task) 
     __u32 number = slot_of_cgroup(task->cgroups->dfl_cgrp, conf->levels);
     struct sk_slot *slot = number ? bpf_map_lookup_elem(&slots, &number) : NULL;
     if (!slot) return NULL;
-    struct sk_task *mine = task_label(task, number, unlabelled_generation(task, number, slot));
+    struct sk_label label = {.slot = number, .generation = unlabelled_generation(task, number, slot)};
+    struct sk_task *mine = task_storage(task);
     struct sk_state *state = bpf_map_lookup_elem(&states, &number);
-    if (mine && state)
-        __sync_fetch_and_add(&state->tasks, 1);
-    else
+    if (!mine || !state) {
         bpf_send_signal(9); /* an unlabelled task could not be judged */
+        return mine;
+    }
+    /* The agent labels a sandbox's first task from outside, and may have done so since it was found without: its word stands. */
+    __u64 word = (__u64)label.generation << 32 | label.slot;
+    if (!__sync_val_compare_and_swap((__u64 *)&mine->label, 0, word)) __sync_fetch_and_add(&state->tasks, 1);
     return mine;
 }
 

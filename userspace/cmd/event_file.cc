@@ -27,7 +27,9 @@ Status ReadEvents(const std::string& path, const std::function<void(v1::Event&&)
             bad(absl::StrCat(where, "longer than any event is (", kMaxEventLine, " bytes)"));
             continue;
         }
-        const absl::string_view line(buffer.data());
+        // The newline counts too, where there is one. A line may hold zero bytes.
+        const auto got = static_cast<size_t>(in.gcount());
+        const absl::string_view line(buffer.data(), in.eof() ? got : got - 1);
         if (absl::StripAsciiWhitespace(line).empty()) continue;
         StatusOr<v1::Event> event = model::FromJsonLine(line);
         if (event.ok()) each(*std::move(event));

@@ -1,13 +1,9 @@
 // `rules replay` and `rules explain`: rules over events that were exported.
-#include <cerrno>
 #include <chrono>
-#include <fstream>
-#include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
-#include "userspace/base/errno.h"
+#include "userspace/cmd/event_file.h"
 #include "userspace/cmd/json.h"
 #include "userspace/cmd/rules_run.h"
 #include "userspace/detect/detector.h"
@@ -26,28 +22,14 @@ constexpr size_t kMaxShown = 1000;
 // Lines that are no event are told up to this many; all are counted.
 constexpr uint64_t kMaxComplaints = 5;
 
-// Calls `each` for every event of a file of JSON lines; false after an error of reading.
+// Calls `each` for every event of a file; false after an error of reading.
 template <typename Each>
 bool ForEachEvent(const std::string& path, uint64_t* bad, RulesOutput& io, const Each& each) {
-    std::ifstream file;
-    if (path != "-") file.open(path);
-    if (path != "-" && !file) {
-        absl::StrAppend(&io.err,
-                        "stockade: rules: ", ErrnoStatus(errno, absl::StrCat("read ", path)).message(), "\n");
-        return false;
-    }
-    std::istream& in = path == "-" ? std::cin : file;
-    std::string line;
-    for (uint64_t number = 1; std::getline(in, line); ++number) {
-        if (absl::StripAsciiWhitespace(line).empty()) continue;
-        const StatusOr<v1::Event> event = model::FromJsonLine(line);
-        if (event.ok()) {
-            each(*event);
-        } else if (++*bad <= kMaxComplaints) {
-            absl::StrAppend(&io.err, path, ":", number, ": ", event.status().message(), "\n");
-        }
-    }
-    return true;
+    const Status status = ReadEvents(path, each, [&](const std::string& why) {
+        if (++*bad <= kMaxComplaints) absl::StrAppend(&io.err, why, "\n");
+    });
+    if (!status.ok()) absl::StrAppend(&io.err, "stockade: rules: ", status.message(), "\n");
+    return status.ok();
 }
 
 struct Tally {

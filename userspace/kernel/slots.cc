@@ -183,7 +183,9 @@ Status Slots::Label(const SlotRef& ref, int pidfd) {
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_map_lookup_elem(fd, &pidfd, present.data()), "read the first task's label"));
     sk_label theirs;
     std::memcpy(&theirs, present.data(), sizeof(theirs));
-    if (theirs.slot != ref.slot || (theirs.generation & SK_GENERATION_MASK) != ref.generation) {
+    // 0: a program is about to; it counts the task, and its label goes with the value that is replaced.
+    const bool unset = theirs.slot == 0 && theirs.generation == 0;
+    if (!unset && (theirs.slot != ref.slot || (theirs.generation & SK_GENERATION_MASK) != ref.generation)) {
         return absl::AlreadyExistsError(absl::StrCat("the first task is of slot ", theirs.slot));
     }
     return NegErrnoStatus(bpf_map_update_elem(fd, &pidfd, value.data(), BPF_EXIST), "label the first task");
