@@ -1,12 +1,8 @@
 #include "userspace/cmd/config_rules.h"
 
-#include <yaml-cpp/yaml.h>
-
-#include <map>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "userspace/policy/nearest.h"
+#include "userspace/cmd/config_yaml.h"
 
 namespace stockade::cmd {
 namespace {
@@ -15,15 +11,6 @@ const std::vector<std::string>& Keys() {
     static const auto* const keys =
         new std::vector<std::string>{"dirs", "disable", "dry_run", "enabled", "max_events", "max_groups"};
     return *keys;
-}
-
-std::string At(const std::string& path, const YAML::Node& node) {
-    const YAML::Mark mark = node.Mark();
-    return mark.is_null() ? path : absl::StrCat(path, ":", mark.line + 1, ":", mark.column + 1);
-}
-
-Status Wrong(const std::string& at, absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(at, ": ", what));
 }
 
 Status ReadList(const std::string& path, const std::string& key, const YAML::Node& node,
@@ -63,14 +50,9 @@ std::string RulesConfig::Text() const {
 }
 
 Status ParseRulesConfig(const std::string& path, const YAML::Node& node, RulesConfig* rules) {
-    if (!node.IsMap()) return Wrong(At(path, node), "rules takes keys and values");
-    std::map<std::string, int> lines;
+    SK_RETURN_IF_ERROR(CheckKeys(path, "rules", node, Keys()));
     for (const auto& entry : node) {
         const std::string key = entry.first.as<std::string>();
-        const auto [before, added] = lines.emplace(key, entry.first.Mark().line + 1);
-        if (!added)
-            return Wrong(At(path, entry.first),
-                         absl::StrCat("duplicate key ", key, ", first on line ", before->second));
         Status status;
         if (key == "enabled") {
             status = ReadSwitch(path, key, entry.second, &rules->enabled);
@@ -82,11 +64,8 @@ Status ParseRulesConfig(const std::string& path, const YAML::Node& node, RulesCo
             status = ReadList(path, key, entry.second, &rules->disable);
         } else if (key == "max_groups") {
             status = ReadBound(path, key, entry.second, detect::kMaxGroups, &rules->max_groups);
-        } else if (key == "max_events") {
+        } else {  // max_events: CheckKeys lets no other key pass
             status = ReadBound(path, key, entry.second, detect::kMaxStateEvents, &rules->max_events);
-        } else {
-            status = Wrong(At(path, entry.first),
-                           absl::StrCat("unknown key ", key, " in rules", policy::Suggest(key, Keys())));
         }
         SK_RETURN_IF_ERROR(status);
     }

@@ -39,13 +39,6 @@ void AppendTerm(absl::string_view name, absl::string_view value, std::string* ou
     if (!value.empty()) absl::StrAppend(out, "<div><dt>", Html(name), "</dt><dd>", Html(value), "</dd></div>");
 }
 
-std::string EndOf(const Told& told) {
-    std::string out = told.end.empty() ? "its end is not among these events" : told.end;
-    if (told.has_status) absl::StrAppend(&out, ", exit status ", told.exit_status);
-    if (told.removed) absl::StrAppend(&out, ", removed and verified");
-    return out;
-}
-
 // A bar over the session's whole time, with a mark for each row that is not plain work.
 void AppendLane(const Story& story, size_t number, std::string* out) {
     const Told& told = story.sandboxes[number];
@@ -62,8 +55,7 @@ void AppendLane(const Story& story, size_t number, std::string* out) {
 void AppendSandbox(const Story& story, size_t number, std::string* out) {
     const Told& told = story.sandboxes[number];
     absl::StrAppend(out, "<section class=box><h2><span class=who>", number + 1, "</span> ", Html(told.tool.empty() ? "sandbox" : told.tool),
-                    told.command.empty() ? "" : absl::StrCat(": <code>", Html(told.command), "</code>"), "</h2><p class=fate>", Html(EndOf(told)),
-                    told.lost > 0 ? absl::StrCat("; ", told.lost, " events were lost") : "", "</p>");
+                    told.command.empty() ? "" : absl::StrCat(": <code>", Html(told.command), "</code>"), "</h2><p class=fate>", Html(told.Fate()), "</p>");
     AppendLane(story, number, out);
     *out += "<dl>";
     AppendTerm("sandbox", told.id, out);

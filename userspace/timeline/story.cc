@@ -200,6 +200,14 @@ absl::string_view ToneName(Tone tone) {
     return "";
 }
 
+std::string Told::Fate() const {
+    std::string out = end.empty() ? "its end is not among these events" : end;
+    if (has_status) absl::StrAppend(&out, ", exit status ", exit_status);
+    if (removed) out += ", removed and verified";
+    if (lost > 0) absl::StrAppend(&out, ", ", lost, " events lost");
+    return out;
+}
+
 std::string Row::Times() const {
     return count <= std::max<size_t>(items.size(), 1) ? "" : absl::StrCat(" (", count, " times)");
 }

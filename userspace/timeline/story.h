@@ -65,6 +65,8 @@ struct Told {
     int32_t exit_status = 0;
     bool removed = false;  // nothing of it is left, as the agent has verified
     bool sealed = false;
+    // "killed, exit status 137, removed and verified".
+    std::string Fate() const;
 };
 
 struct Story {

@@ -30,14 +30,6 @@ const char* ColorOf(Tone tone) {
     return "";
 }
 
-std::string EndOf(const Told& told) {
-    std::string out = told.end.empty() ? "its end is not among these events" : told.end;
-    if (told.has_status) absl::StrAppend(&out, ", exit status ", told.exit_status);
-    if (told.removed) absl::StrAppend(&out, ", removed");
-    if (told.lost > 0) absl::StrAppend(&out, ", ", told.lost, " events lost");
-    return out;
-}
-
 void AppendSandbox(const Told& told, size_t number, std::string* out) {
     absl::StrAppend(out, "  [", number + 1, "] ", Safe(told.id), " on ", Safe(told.node), "\n");
     absl::StrAppend(out, "      tool ", told.tool.empty() ? "-" : Safe(told.tool), ", policy ",
@@ -45,7 +37,7 @@ void AppendSandbox(const Told& told, size_t number, std::string* out) {
     for (const auto& [key, value] : told.labels) absl::StrAppend(out, "      ", Safe(key), ": ", Safe(value), "\n");
     if (!told.trace.empty()) absl::StrAppend(out, "      trace ", Safe(told.trace), "\n");
     if (!told.command.empty()) absl::StrAppend(out, "      ran ", Safe(told.command), "\n");
-    absl::StrAppend(out, "      ", told.events, " events, ", told.refused, " refused, ", told.findings, " findings; ", EndOf(told), "\n");
+    absl::StrAppend(out, "      ", told.events, " events, ", told.refused, " refused, ", told.findings, " findings; ", told.Fate(), "\n");
 }
 
 void AppendRow(const Row& row, uint64_t zero_ns, const TextOptions& options, std::string* out) {
