@@ -1,10 +1,8 @@
 // stockaded: the one agent of a host.
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -137,21 +135,6 @@ StatusOr<Fd> Lock(const Config& config) {
     return lock;
 }
 
-// What is not there yet will be made below what is.
-Status CheckPinDir(const std::string& pin_dir) {
-    std::string dir = pin_dir;
-    struct statfs info{};
-    while (statfs(dir.c_str(), &info) != 0) {
-        if (dir.find_last_of('/') == 0 || dir.find('/') == dir.npos) return absl::OkStatus();
-        dir.resize(dir.find_last_of('/'));
-    }
-    if (info.f_type == BPF_FS_MAGIC) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("pin_dir ", pin_dir,
-                     " is not on a bpffs: keep it below /sys/fs/bpf, and where nothing "
-                     "is mounted there: mount -t bpf bpf /sys/fs/bpf"));
-}
-
 void TellReady(int ready_fd, absl::string_view text) {
     if (ready_fd < 0) return;
     (void)WriteAll(ready_fd, text);  // whoever started us may be gone
@@ -217,7 +200,6 @@ Status Serve(const Flags& flags, Helper& helper, ServiceManager service) {
     }
     SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
     WriteConfigRecord(written);
-    SK_RETURN_IF_ERROR(CheckPinDir(config.pin_dir));
     // Without them zones that were written down by an earlier agent mean nothing: sandboxes without DNS do not mind.
     StatusOr<std::optional<sk_hash_keys>> keys = ReadHashKeys(config.state_dir);
     if (!keys.ok()) LogError(keys.status().message());

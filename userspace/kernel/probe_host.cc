@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "userspace/base/errno.h"
+#include "userspace/kernel/bpffs.h"
 #include "userspace/kernel/probe_parts.h"
 
 namespace stockade::kernel::probe {
@@ -27,7 +28,6 @@ namespace {
 
 // A mount table of a container host has some thousand lines of 200 bytes.
 constexpr size_t kMountInfoBytes = 16 << 20;
-constexpr char kUsualBpffs[] = "/sys/fs/bpf";
 constexpr char kUsualCgroup[] = "/sys/fs/cgroup";
 
 // mountinfo writes blank, tab, newline and backslash as \ooo.

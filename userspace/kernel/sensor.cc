@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
+#include "userspace/kernel/bpffs.h"
 #include "userspace/kernel/dns_maps.h"
 #include "userspace/kernel/pins.h"
 #include "userspace/kernel/policy_maps.h"
@@ -123,6 +124,7 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     SK_ASSIGN_OR_RETURN(ProbeReport report, Probe({}));
     SK_ASSIGN_OR_RETURN(sensor->backend_, Choose(report, options.backend));
     sensor->missing_ = report.missing();
+    if (!options.pin_dir.empty()) SK_RETURN_IF_ERROR(EnsureBpffs(options.pin_dir, kUsualBpffs, InHostMounts()));
     SK_ASSIGN_OR_RETURN(sensor->pins_, Pins::Open(options.pin_dir));
     sensor->adopted_ = sensor->pins_.published();
     sensor->classic_ = !report.has(Feature::CANARY_WHOLE);
