@@ -190,7 +190,7 @@ void Decoder::Identify(const sk_head& head, v1::Event* event) {
 
 void Decoder::Explain(const sk_head& head, v1::Event* event) {
     event->set_backend(std::string(model::NameOf(model::Backends(), head.backend)));
-    event->set_dry_run((head.flags & SK_RECORD_OBSERVE) != 0);
+    event->set_dry_run((head.flags & SK_RECORD_OBSERVE) != 0 && head.code != SK_CODE_OK);
     event->set_entered((head.flags & SK_RECORD_ENTERED) != 0);
     if (!HasVerdict(head.kind) || head.code == SK_CODE_OK) return;
     std::string object = model::ObjectOf(*event);

@@ -54,6 +54,16 @@ std::string Golden(const std::string& kind, const std::string& rest) {
                         kind, "\",", kSandbox, R"("kernel_seq":"7",)", rest, "}");
 }
 
+// What the policy allows would not have been refused, whatever its mode.
+TEST_F(DecodeTest, OnlyAViolationIsObserved) {
+    auto record = MakeRecord<sk_exec>(SK_KIND_EXEC, 7);
+    SetPath({"usr", "bin", "python3"}, &record.path);
+    record.head.flags |= SK_RECORD_OBSERVE;
+    EXPECT_FALSE(Decode(record).dry_run());
+    record.head.code = SK_CODE_EXEC_DENIED;
+    EXPECT_TRUE(Decode(record).dry_run());
+}
+
 TEST_F(DecodeTest, GoldenExec) {
     auto record = MakeRecord<sk_exec>(SK_KIND_EXEC, 7);
     SetPath({"usr", "bin", "python3"}, &record.path);
