@@ -190,7 +190,7 @@ TEST_F(Agent, ControlTheAttacksWorkUnderObserve) {
 TEST_F(Agent, ASecondOneIsRefusedAndTheFirstWorksOn) {
     ASSERT_EQ(product_.Run("networkless", {"/bin/true"}).status, 0);
     const pid_t first = product_.AgentPid();
-    const pid_t second = Start({.argv = {BinPath("stockaded"), "--config", product_.config()},
+    const pid_t second = Start({.argv = {BinPath("stockaded"), "--idle-exit", "60s", "--config", product_.config()},
                                 .out = product_.Path("second.out"),
                                 .err = product_.Path("second.err")});
     EXPECT_EQ(Wait(second), 125);

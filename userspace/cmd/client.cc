@@ -20,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
+#include "userspace/cmd/agent_lock.h"
 #include "userspace/cmd/config_record.h"
 #include "userspace/model/text.h"
 
@@ -29,6 +30,9 @@ namespace {
 // Loading and verifying the programs takes some 500 ms, and on an emulated CPU half a minute.
 constexpr int kStartWaitMs = 120000;
 constexpr int kAnswerWaitMs = 30000;
+// A killed agent's maps and links take the kernel some two seconds; on a busy machine more.
+constexpr uint64_t kHeldWaitNs = 15'000'000'000;
+constexpr useconds_t kLookUs = 10'000;
 
 StatusOr<std::string> SocketOf(const ClientOptions& options) {
     if (!options.socket.empty()) return options.socket;
@@ -81,7 +85,7 @@ StatusOr<std::string> ReadLine(int fd) {
         pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
         const int rc = now >= end ? 0 : poll(&entry, 1, static_cast<int>((end - now) / 1'000'000) + 1);
         if (rc < 0 && errno == EINTR) continue;
-        if (rc <= 0) return absl::DeadlineExceededError("the agent did not come up in 30 s");
+        if (rc <= 0) return absl::DeadlineExceededError("the agent did not come up in two minutes");
         char buffer[512];
         const ssize_t n = read(fd, buffer, sizeof(buffer));
         if (n <= 0) break;
@@ -112,6 +116,20 @@ Status StartAgent(const ClientOptions& options, const std::string& socket) {
             absl::StrCat("the agent died at its start: see ", runtime_dir, "/agent.log"));
     }
     return absl::FailedPreconditionError(absl::StripPrefix(line, "error: "));
+}
+
+// An agent that is at its start is waited for, and so is one that is at its end; kUnavailable: there is none.
+StatusOr<api::Channel> WaitForAgent(const std::string& runtime_dir, const std::string& socket) {
+    const uint64_t end = BootNow() + kHeldWaitNs;
+    while (true) {
+        StatusOr<api::Channel> channel = api::Channel::Connect(socket);
+        if (channel.ok() || !absl::IsUnavailable(channel.status()) || !AgentHoldsLock(runtime_dir)) return channel;
+        if (BootNow() >= end) {
+            return absl::DeadlineExceededError(absl::StrCat("the agent that holds ", runtime_dir, "/agent.lock does not answer at ", socket,
+                                                            ": end it (its pid is in that file)"));
+        }
+        usleep(kLookUs);
+    }
 }
 
 }  // namespace
@@ -152,8 +170,8 @@ StatusOr<api::Channel> ConnectOrStartAgent(const ClientOptions& options) {
     // Of many clients that find no agent one starts it; the others wait here and then find it.
     SK_ASSIGN_OR_RETURN(const Fd lock, Fd::Open(runtime_dir + "/start.lock", O_RDWR | O_CREAT, 0600));
     if (flock(lock.get(), LOCK_EX) != 0) return ErrnoStatus(errno, "wait for the start of the agent");
-    channel = api::Channel::Connect(socket);
-    if (channel.ok()) return channel;
+    channel = WaitForAgent(runtime_dir, socket);
+    if (channel.ok() || !absl::IsUnavailable(channel.status())) return channel;
     const Status started = StartAgent(options, socket);
     if (!started.ok()) return Annotate(started, "start the agent");
     return api::Channel::Connect(socket);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -190,7 +191,7 @@ TEST_F(Run, AnExitStatusIsNoSignal) {
 
 TEST_F(Run, ASecondAgentIsRefused) {
     ASSERT_EQ(Sh("true").status, 0);
-    const std::string command = absl::StrCat(Bin("stockaded"), " --config ", dir_, "/config.yaml 2>&1");
+    const std::string command = absl::StrCat(Bin("stockaded"), " --idle-exit 60s --config ", dir_, "/config.yaml 2>&1");
     FILE* pipe = popen(command.c_str(), "r");
     char line[1024] = "";
     EXPECT_NE(fgets(line, sizeof(line), pipe), nullptr);
@@ -199,10 +200,9 @@ TEST_F(Run, ASecondAgentIsRefused) {
 }
 
 // With every thread that it can have: each of them could be the one that the signal finds.
-TEST_F(Run, AnAgentThatIsAskedToStopEndsByItself) {
-    StopAgent(SIGTERM);
-    Write("service.yaml", Read("config.yaml") + "metrics: {listen: 127.0.0.1:19464}\n");
-    const std::string binary = Bin("stockaded"), config = dir_ + "/service.yaml", log = dir_ + "/service.log";
+// `stockaded` as a service manager starts it.
+pid_t StartService(const std::string& config, const std::string& log) {
+    const std::string binary = Bin("stockaded");
     const pid_t pid = fork();
     if (pid == 0) {
         const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -211,11 +211,63 @@ TEST_F(Run, AnAgentThatIsAskedToStopEndsByItself) {
         execl(binary.c_str(), binary.c_str(), "--config", config.c_str(), nullptr);
         _exit(99);
     }
+    return pid;
+}
+
+int EndOf(pid_t pid) {
+    int status = 0;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST_F(Run, AnAgentThatIsAskedToStopEndsByItself) {
+    StopAgent(SIGTERM);
+    Write("service.yaml", Read("config.yaml") + "metrics: {listen: 127.0.0.1:19464}\n");
+    const pid_t pid = StartService(dir_ + "/service.yaml", dir_ + "/service.log");
     ASSERT_TRUE(Until([] { return absl::StrContains(Read("service.log"), "listening at"); }, 60 * kSecond)) << Read("service.log");
     ASSERT_EQ(kill(pid, SIGTERM), 0);
-    int status = 0;
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << Read("service.log");
+    EXPECT_EQ(EndOf(pid), 0) << Read("service.log");
+}
+
+TEST_F(Run, AnAgentThatIsAskedToMakeRoomForAServiceLeaves) {
+    std::filesystem::create_directory(dir_ + "/shown");
+    std::filesystem::remove(dir_ + "/shown/go");
+    const pid_t client = Start({"run", "-p", dir_ + "/open.yaml", "--in", dir_ + "/shown", "--", "/bin/sh", "-c",
+                                "echo up; while ! [ -e /in/go ]; do sleep 0.05; done; exit 5"}, "room");
+    ASSERT_TRUE(Until([] { return Read("room.out") == "up\n"; })) << Read("room.err");
+    const pid_t before = AgentPid();
+    const pid_t service = StartService(dir_ + "/config.yaml", dir_ + "/service.log");
+    ASSERT_TRUE(Until([] { return absl::StrContains(Read("service.log"), "listening at"); }, 60 * kSecond)) << Read("service.log");
+    EXPECT_TRUE(absl::StrContains(Read("service.log"), absl::StrCat("the agent ", before, ", which a client started, was asked to leave")));
+    EXPECT_EQ(AgentPid(), service) << Read("service.log");
+    EXPECT_NE(kill(before, 0), 0);
+    // Another service is refused by one that is there to stay.
+    EXPECT_EQ(EndOf(StartService(dir_ + "/config.yaml", dir_ + "/second.log")), 125);
+    EXPECT_TRUE(absl::StrContains(Read("second.log"), "another agent runs")) << Read("second.log");
+    Write("shown/go", "");
+    const Ran ran = Finish(client, "room");
+    EXPECT_EQ(ran.status, 5) << ran.err;
+    EXPECT_TRUE(Until(NothingLeft));
+    ASSERT_EQ(kill(service, SIGTERM), 0);
+    EXPECT_EQ(EndOf(service), 0) << Read("service.log");
+}
+
+TEST_F(Run, AClientWaitsForAnAgentThatIsAtItsEnd) {
+    StopAgent(SIGTERM);
+    const StatusOr<Fd> dying = Fd::Open(dir_ + "/run/agent.lock", O_RDWR), start = Fd::Open(dir_ + "/run/start.lock", O_RDWR);
+    ASSERT_TRUE(dying.ok() && start.ok());
+    ASSERT_EQ(flock(dying->get(), LOCK_EX), 0);
+    const pid_t client = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/true"}, "wait");
+    const bool waits = Until([&] {
+        if (flock(start->get(), LOCK_EX | LOCK_NB) != 0) return true;
+        (void)flock(start->get(), LOCK_UN);
+        return false;
+    });
+    EXPECT_TRUE(waits);
+    EXPECT_EQ(waitpid(client, nullptr, WNOHANG), 0) << Read("wait.err");
+    ASSERT_EQ(flock(dying->get(), LOCK_UN), 0);
+    const Ran ran = Finish(client, "wait");
+    EXPECT_EQ(ran.status, 0) << ran.err;
 }
 
 TEST_F(Run, AKilledAgentIsSucceededAndTheSandboxGoesOn) {

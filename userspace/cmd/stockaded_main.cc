@@ -1,6 +1,5 @@
 // stockaded: the one agent of a host.
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "userspace/base/log_target.h"
 #include "userspace/cmd/access.h"
 #include "userspace/cmd/agent.h"
+#include "userspace/cmd/agent_lock.h"
 #include "userspace/cmd/capabilities.h"
 #include "userspace/cmd/command_words.h"
 #include "userspace/cmd/config_record.h"
@@ -118,23 +118,6 @@ Status ChooseLog(const std::string& format) {
     return absl::UnavailableError("--log journal: no journald listens on this host");
 }
 
-// One agent for each runtime directory, held as long as the process lives.
-StatusOr<Fd> Lock(const Config& config) {
-    if (mkdir(config.runtime_dir.c_str(), 0750) != 0 && errno != EEXIST) {
-        return ErrnoStatus(errno, absl::StrCat("make ", config.runtime_dir));
-    }
-    SK_ASSIGN_OR_RETURN(Fd lock, Fd::Open(config.runtime_dir + "/agent.lock", O_RDWR | O_CREAT, 0600));
-    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-        return absl::AlreadyExistsError(
-            absl::StrCat("another agent runs in ", config.runtime_dir,
-                         ": use it, or stop it first (systemctl stop stockaded)"));
-    }
-    // The number is for people and scripts; what counts is the lock.
-    if (ftruncate(lock.get(), 0) != 0) return ErrnoStatus(errno, "write agent.lock");
-    (void)WriteAll(lock.get(), absl::StrCat(getpid(), "\n"));
-    return lock;
-}
-
 void TellReady(int ready_fd, absl::string_view text) {
     if (ready_fd < 0) return;
     (void)WriteAll(ready_fd, text);  // whoever started us may be gone
@@ -198,7 +181,9 @@ Status Serve(const Flags& flags, Helper& helper, ServiceManager service) {
         (!absl::ParseDuration(flags.idle_exit, &idle) || idle <= absl::ZeroDuration())) {
         return absl::InvalidArgumentError("--idle-exit takes a duration such as 60s");
     }
-    SK_ASSIGN_OR_RETURN(const Fd lock, Lock(config));
+    SK_ASSIGN_OR_RETURN(const Fd lock, LockAgent({.runtime_dir = config.runtime_dir,
+                                                  .socket = config.socket_path(),
+                                                  .stays = idle == absl::ZeroDuration()}));
     WriteConfigRecord(written);
     // Without them zones that were written down by an earlier agent mean nothing: sandboxes without DNS do not mind.
     StatusOr<std::optional<sk_hash_keys>> keys = ReadHashKeys(config.state_dir);

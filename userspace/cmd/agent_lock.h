@@ -1,0 +1,25 @@
+// One agent for each runtime directory: the lock that it holds as long as it lives.
+#pragma once
+
+#include <string>
+
+#include "userspace/base/fd.h"
+#include "userspace/base/status.h"
+
+namespace stockade::cmd {
+
+struct AgentLock {
+    std::string runtime_dir;
+    std::string socket;  // where the agent that has the lock is asked
+    // A service. An agent that a client started leaves for it, its sandboxes are adopted; and one that is at its start or end is waited
+    // for. Without this whoever has the lock is refused at once.
+    bool stays = false;
+};
+
+// kAlreadyExists: another agent is there to stay, or answers nobody.
+StatusOr<Fd> LockAgent(const AgentLock& lock);
+
+// For clients that find nobody at the socket: whether an agent has the lock, so that starting one would be in vain.
+bool AgentHoldsLock(const std::string& runtime_dir);
+
+}  // namespace stockade::cmd
