@@ -14,6 +14,9 @@ namespace stockade::model {
 std::string ToJsonLine(const v1::Event& event);
 // The same, appended; for writers that keep a buffer.
 void AppendJson(const google::protobuf::Message& message, std::string* out);
+// The line of a serialised event, as AppendJson would write it: what leaves the spool is not made a message for it. False, and
+// nothing appended, for what no serialiser of this version writes; then parse, and AppendJson what comes of it.
+bool AppendJsonOf(absl::string_view event, std::string* out);
 // One string with its quotes.
 void AppendJsonString(absl::string_view text, std::string* out);
 

@@ -4,76 +4,13 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
+#include "userspace/model/event_testing.h"
 #include "userspace/model/text.h"
-#include "userspace/model/utf8.h"
 
 namespace stockade::model {
 namespace {
 
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 using google::protobuf::util::MessageDifferencer;
-
-// Fills each field with a chance of one half; strings get awkward characters.
-class Filler {
-  public:
-    explicit Filler(uint32_t seed) : random_(seed) {}
-
-    void Fill(Message* message) {
-        if (message->GetDescriptor()->full_name() == "google.protobuf.Timestamp") {
-            auto* time = static_cast<google::protobuf::Timestamp*>(message);
-            time->set_seconds(static_cast<int64_t>(random_() % 253402300799ULL));
-            time->set_nanos(static_cast<int32_t>(random_() % 1000000000));
-            return;
-        }
-        const auto* type = message->GetDescriptor();
-        for (int i = 0; i < type->field_count(); ++i) {
-            if (random_() % 2) Set(message, type->field(i));
-        }
-    }
-
-  private:
-    std::string Text() {
-        static const char* const kParts[] = {"a", "\"", "\\", "/", "\n", "\x01", "\x7f", "é",
-                                             "\u2028", "\u202e", "😀", "<", "\u0085"};
-        std::string text;
-        for (size_t i = random_() % 6; i > 0; --i) text += kParts[random_() % std::size(kParts)];
-        return text;
-    }
-
-    void Set(Message* m, const FieldDescriptor* f) {
-        const auto* r = m->GetReflection();
-        if (f->is_map()) {
-            auto* event = static_cast<v1::Sandbox*>(m);
-            (*event->mutable_labels())[Text()] = Text();
-            (*event->mutable_labels())["zone"] = Text();
-        } else if (f->is_repeated()) {
-            for (int i = 0; i < 2; ++i) {
-                if (f->message_type()) Fill(r->AddMessage(m, f));
-                else r->AddString(m, f, Text());
-            }
-        } else {
-            SetOne(m, f, *r);
-        }
-    }
-
-    void SetOne(Message* m, const FieldDescriptor* f, const google::protobuf::Reflection& r) {
-        switch (f->cpp_type()) {
-            case FieldDescriptor::CPPTYPE_STRING: return r.SetString(m, f, Text());
-            case FieldDescriptor::CPPTYPE_BOOL: return r.SetBool(m, f, random_() % 2);
-            case FieldDescriptor::CPPTYPE_UINT32: return r.SetUInt32(m, f, random_());
-            case FieldDescriptor::CPPTYPE_INT32: return r.SetInt32(m, f, int32_t(random_()));
-            case FieldDescriptor::CPPTYPE_UINT64:
-                return r.SetUInt64(m, f, uint64_t{random_()} << 32 | random_());
-            case FieldDescriptor::CPPTYPE_MESSAGE: return Fill(r.MutableMessage(m, f));
-            default: FAIL() << "a type that the test does not know: " << f->full_name();
-        }
-    }
-
-    std::mt19937 random_;
-};
 
 // Valid UTF-8, one line, nothing that a terminal would act on.
 void ExpectClean(absl::string_view line) {
