@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/decode/redact_prefilter.h"
 #include "userspace/model/options.pb.h"
 
 namespace stockade::decode {
@@ -72,6 +73,7 @@ struct Redactor::Compiled {
     };
     explicit Compiled(int64_t set_memory) : set(MakeOptions(set_memory), RE2::UNANCHORED) {}
 
+    RedactPrefilter may;
     RE2::Set set;
     std::vector<std::unique_ptr<One>> patterns;
     bool look_at_next = false;
@@ -99,6 +101,7 @@ StatusOr<std::unique_ptr<const Redactor>> Redactor::Create(const Options& option
     if (!redactor->compiled_->set.Compile()) {
         return absl::InvalidArgumentError("redaction patterns: together they need too much memory");
     }
+    redactor->compiled_->may.Compile();
     (void)redactor->PlanOf(v1::Event::descriptor());
     return std::unique_ptr<const Redactor>(std::move(redactor));
 }
@@ -124,6 +127,7 @@ Status Redactor::Add(const RedactPattern& pattern) {
     const auto& groups = one->find->NamedCapturingGroups();
     if (const auto found = groups.find("secret"); found != groups.end()) one->group = found->second;
     if (compiled_->set.Add(pattern.find, nullptr) < 0) return fail("RE2 does not take it into a set");
+    compiled_->may.Add(pattern.find, MakeOptions(kPatternMemory));
     compiled_->patterns.push_back(std::move(one));
     return absl::OkStatus();
 }
@@ -198,7 +202,7 @@ int Redactor::Walk(Message* message, const Plan& plan, Hits* hits) const {
         } else {
             std::string scratch;
             const std::string& text = r.GetStringReference(*message, field, &scratch);
-            if (text.empty()) continue;
+            if (!compiled_->may.MayMatch(text)) continue;
             std::string copy = text;
             if (!Text(&copy, hits)) continue;
             hits->KeepOriginal();
@@ -217,8 +221,11 @@ int Redactor::Arguments(Message* message, const FieldDescriptor* field, Hits* hi
     enum { kNo, kWhole, kAfterColon } next = kNo;
     for (int i = 0; i < r.FieldSize(*message, field); ++i) {
         std::string scratch;
-        std::string text = r.GetRepeatedStringReference(*message, field, i, &scratch);
-        if (list && i == 0) program = std::string(FileName(text));
+        const std::string& there = r.GetRepeatedStringReference(*message, field, i, &scratch);
+        if (list && i == 0) program = std::string(FileName(there));
+        // Neither a secret nor the option before one.
+        if (next == kNo && (there.empty() || there[0] != '-' || !list) && !compiled_->may.MayMatch(there)) continue;
+        std::string text = there;
         bool hit = false;
         // An option is not a value: `--password --verbose` prompts for it.
         if (next != kNo && !text.empty() && text[0] != '-') {
@@ -249,6 +256,7 @@ int Redactor::Arguments(Message* message, const FieldDescriptor* field, Hits* hi
 }
 
 bool Redactor::Text(std::string* text, Hits* hits) const {
+    if (!compiled_->may.MayMatch(*text)) return false;
     std::vector<int> found;
     RE2::Set::ErrorInfo error{};
     if (!compiled_->set.Match(*text, &found, &error)) {

@@ -11,8 +11,9 @@ const std::vector<RedactPattern>& DefaultPatterns() {
     static const auto* const patterns = new std::vector<RedactPattern>{
         // By what stands before them. The more telling name first: what is replaced is not found again.
         {"azure-key", "(?:AccountKey|SharedAccessKey)=(?P<secret>[^\\s;'\"]+)"},
-        {"option",
-         "^(?:--?)(?:[a-z0-9]+[-_])*(?:pw|pwd|" SK_REDACT_NAME ")(?:[-_][a-z0-9]+)*=(?P<secret>.+)"},
+        // Apart from pw and pwd, as below: RE2 would take the p out of both, and no word would be left that a text must have.
+        {"option", "^(?:--?)(?:[a-z0-9]+[-_])*" SK_REDACT_NAME "(?:[-_][a-z0-9]+)*=(?P<secret>.+)"},
+        {"option", "^(?:--?)(?:[a-z0-9]+[-_])*(?:pw|pwd)(?:[-_][a-z0-9]+)*=(?P<secret>.+)"},
         {"variable", SK_REDACT_START "(?:[a-z0-9]+[-_])*" SK_REDACT_NAME "(?:[-_][a-z0-9]+)*="
                                      "(?P<secret>\"[^\"]*\"?|'[^']*'?|[^\\s&;'\"]+)"},
         {"variable", SK_REDACT_START "(?:[a-z0-9]+[-_])*(?:pw|pwd)=(?P<secret>[^\\s&;/'\"][^\\s&;'\"]*)"},
@@ -20,8 +21,9 @@ const std::vector<RedactPattern>& DefaultPatterns() {
         {"authorization", "authorization:\\s*(?:[a-z]+\\s+)?(?P<secret>[^\\s'\"]+)"},
         {"bearer", SK_REDACT_START "bearer\\s+(?P<secret>[^\\s'\"]+)"},
         {"cookie", SK_REDACT_START "(?:set-)?cookie:\\s*(?P<secret>[^'\"]+)"},
+        // x-+ for x-: a word "x-" would be in every path with linux-gnu.
         {"key-header", SK_REDACT_START
-         "(?:x-[a-z-]*(?:key|token|secret)|private-token|job-token|api-key):\\s*(?P<secret>[^\\s'\"]+)"},
+         "(?:x-+[a-z-]*(?:key|token|secret)|private-token|job-token|api-key):\\s*(?P<secret>[^\\s'\"]+)"},
         {"url-password", "[a-z][a-z0-9+.-]*://[^/\\s:@]*:(?P<secret>[^/\\s@]+)@"},
         {"url-token", "https?://(?P<secret>[^/\\s:@]{16,})@"},
         {"signed-url",
