@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "userspace/base/status.h"
 #include "userspace/model/event.pb.h"
+#include "userspace/model/event_bytes.h"
 
 namespace stockade::exporters {
 
@@ -56,9 +57,10 @@ class SpooledExporter {
     virtual std::string name() const = 0;
     // Before the first Send.
     virtual void OnDelivered(Delivered delivered) = 0;
+    // The event as the spool has it: what needs no message of it makes none. It is gone when Send returns.
     // `again`: it may have been delivered before. kUnavailable: enough is under way, Poll first.
     // kInvalidArgument: never. kFailedPrecondition: this exporter is broken; make another.
-    virtual Status Send(uint64_t tag, const v1::Event& event, bool again) = 0;
+    virtual Status Send(uint64_t tag, const model::EventBytes& event, bool again) = 0;
     virtual void Poll(int timeout_ms) = 0;
     // What the peer last complained of; OK while it does what it should. Any thread.
     virtual Status Health() const = 0;

@@ -1,12 +1,16 @@
 #include "exporters/format/format.h"
 
-#include "absl/strings/match.h"
+#include <google/protobuf/arena.h>
+#include <google/protobuf/timestamp.pb.h>
+
 #include "absl/strings/str_cat.h"
 #include "exporters/format/ocsf.h"
 #include "userspace/model/json.h"
 
 namespace stockade::exporters {
 namespace {
+
+constexpr size_t kMostHeaders = 10;
 
 // A URI path segment (RFC 3986): what else a node may be called is percent-encoded.
 std::string Segment(absl::string_view text) {
@@ -31,19 +35,21 @@ StatusOr<Format> FormatNamed(absl::string_view name) {
     return absl::InvalidArgumentError(absl::StrCat("no format \"", name, "\"; there are json and ocsf"));
 }
 
-void AppendAs(Format format, const v1::Event& event, std::string* out) {
-    switch (format) {
-        case Format::kNative:
-            model::AppendJson(event, out);
-            break;
-        case Format::kOcsf:
-            AppendOcsf(event, out);
-            break;
-    }
+Status AppendAs(Format format, const model::EventBytes& event, std::string* out) {
+    if (format == Format::kNative && model::AppendJsonOf(event.bytes, out)) return absl::OkStatus();
+    // One block of memory for all of its messages.
+    google::protobuf::Arena arena;
+    v1::Event& parsed = *google::protobuf::Arena::CreateMessage<v1::Event>(&arena);
+    SK_RETURN_IF_ERROR(event.Parse(&parsed));
+    if (format == Format::kNative)
+        model::AppendJson(parsed, out);
+    else
+        AppendOcsf(parsed, out);
+    return absl::OkStatus();
 }
 
-absl::string_view ClassOf(const v1::Event& event) {
-    switch (event.payload_case()) {
+absl::string_view ClassOf(v1::Event::PayloadCase payload) {
+    switch (payload) {
         case v1::Event::kExec:
         case v1::Event::kExit:
         case v1::Event::kFork:
@@ -76,32 +82,32 @@ std::vector<absl::string_view> Classes() {
     return {"process", "file", "network", "dns", "findings", "lifecycle", "audit"};
 }
 
-const std::string& KeyOf(const v1::Event& event) {
-    if (!event.sandbox().session().empty()) return event.sandbox().session();
-    return event.sandbox().id().empty() ? event.node() : event.sandbox().id();
+absl::string_view KeyOf(const model::EventBytes& event) {
+    if (!event.session.empty()) return event.session;
+    return event.sandbox.empty() ? event.node : event.sandbox;
 }
 
-Headers CloudEventHeaders(const v1::Event& event, Format format) {
-    Headers headers = {
-        {"ce_specversion", "1.0"},
-        {"ce_id", event.id()},
-        {"ce_source", absl::StrCat("/stockade/node/", Segment(event.node()))},
-        {"ce_type",
-         absl::StrCat("dev.stockade.event.", event.kind().empty() ? "unknown" : event.kind(), ".v1")},
-        {"content-type", "application/json"},
-        {"ce_partitionkey", KeyOf(event)},
-    };
-    if (event.has_time()) {
-        std::string time;
-        model::AppendJson(event.time(), &time);
-        headers.emplace_back("ce_time", time.substr(1, time.size() - 2));
+Headers CloudEventHeaders(const model::EventBytes& event, Format format) {
+    Headers headers;
+    headers.reserve(kMostHeaders);
+    headers.emplace_back("ce_specversion", "1.0");
+    headers.emplace_back("ce_id", event.id);
+    headers.emplace_back("ce_source", absl::StrCat("/stockade/node/", Segment(event.node)));
+    headers.emplace_back("ce_type", absl::StrCat("dev.stockade.event.", event.kind.empty() ? "unknown" : event.kind, ".v1"));
+    headers.emplace_back("content-type", "application/json");
+    headers.emplace_back("ce_partitionkey", KeyOf(event));
+    google::protobuf::Timestamp time;
+    // What cannot be read is not said: the body is refused for it.
+    if (event.has_time && time.ParseFromArray(event.time.data(), static_cast<int>(event.time.size()))) {
+        std::string text;
+        model::AppendJson(time, &text);
+        headers.emplace_back("ce_time", text.substr(1, text.size() - 2));
     }
-    if (!event.sandbox().id().empty()) headers.emplace_back("ce_subject", event.sandbox().id());
+    if (!event.sandbox.empty()) headers.emplace_back("ce_subject", event.sandbox);
     // The extension for distributed tracing: the sandbox's own trace.
-    if (!event.sandbox().trace().empty()) headers.emplace_back("ce_traceparent", event.sandbox().trace());
-    if (format == Format::kOcsf) {
+    if (!event.trace.empty()) headers.emplace_back("ce_traceparent", event.trace);
+    if (format == Format::kOcsf)
         headers.emplace_back("ce_dataschema", absl::StrCat("https://schema.ocsf.io/", kOcsfVersion));
-    }
     return headers;
 }
 

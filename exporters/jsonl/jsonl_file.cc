@@ -52,10 +52,10 @@ class JsonlFile : public SpooledExporter {
     std::string name() const override { return absl::StrCat("jsonl:", options_.path); }
     void OnDelivered(Delivered delivered) override { delivered_ = std::move(delivered); }
 
-    Status Send(uint64_t tag, const v1::Event& event, bool) override {
+    Status Send(uint64_t tag, const model::EventBytes& event, bool) override {
         if (buffer_.size() >= kMaxBufferBytes) return absl::UnavailableError("the buffer is full");
         const size_t start = buffer_.size();
-        AppendAs(options_.format, event, &buffer_);
+        SK_RETURN_IF_ERROR(AppendAs(options_.format, event, &buffer_));
         buffer_.push_back('\n');
         lines_.push_back({tag, buffer_.size(), buffer_.size() - start});
         std::lock_guard lock(mutex_);

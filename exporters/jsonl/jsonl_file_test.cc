@@ -41,7 +41,8 @@ class JsonlFileTest : public testing::Test {
         v1::Event event;
         event.set_id(absl::StrCat("e", tag));
         event.set_node("n");
-        return exporter.Send(tag, event, false);
+        const std::string bytes = event.SerializeAsString();
+        return exporter.Send(tag, *model::EventBytes::Of(bytes), false);
     }
     static std::string Text(const std::string& path) {
         std::stringstream text;

@@ -91,7 +91,7 @@ class Kafka : public SpooledExporter {
     std::string name() const override { return absl::StrCat("kafka:", options_.hostport); }
     void OnDelivered(Delivered delivered) override { delivered_ = std::move(delivered); }
 
-    Status Send(uint64_t tag, const v1::Event& event, bool again) override {
+    Status Send(uint64_t tag, const model::EventBytes& event, bool again) override {
         char text[256];
         if (!kafka_) return absl::FailedPreconditionError("exporter kafka: closed");
         if (const auto fatal = rd_kafka_fatal_error(kafka_.get(), text, sizeof(text));
@@ -100,9 +100,9 @@ class Kafka : public SpooledExporter {
                 absl::StrCat("exporter kafka: ", rd_kafka_err2name(fatal), ": ", text));
         }
         body_.clear();
-        AppendAs(options_.format, event, &body_);
-        const std::string& key = KeyOf(event);
-        const std::string& topic = options_.topics.find(ClassOf(event))->second;  // each class has one
+        SK_RETURN_IF_ERROR(AppendAs(options_.format, event, &body_));
+        const absl::string_view key = KeyOf(event);
+        const std::string& topic = options_.topics.find(ClassOf(event.payload))->second;  // each class has one
         rd_kafka_headers_t* headers = HeadersOf(event, again);
         const rd_kafka_resp_err_t error = rd_kafka_producev(
             kafka_.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_KEY(key.data(), key.size()),
@@ -148,7 +148,7 @@ class Kafka : public SpooledExporter {
     }
 
   private:
-    rd_kafka_headers_t* HeadersOf(const v1::Event& event, bool again) {
+    rd_kafka_headers_t* HeadersOf(const model::EventBytes& event, bool again) {
         rd_kafka_headers_t* headers = rd_kafka_headers_new(10);
         for (const auto& [name, value] : CloudEventHeaders(event, options_.format)) {
             (void)rd_kafka_header_add(headers, name.data(), static_cast<ssize_t>(name.size()), value.data(),

@@ -62,8 +62,8 @@ class Watched : public exporters::SpooledExporter {
             tell(tag, status);
         });
     }
-    Status Send(uint64_t tag, const v1::Event& event, bool again) override {
-        hooks_[tag] = event.kernel_seq() != 0 ? event.boot_ns() : 0;
+    Status Send(uint64_t tag, const model::EventBytes& event, bool again) override {
+        hooks_[tag] = event.kernel_seq != 0 ? event.boot_ns : 0;
         const Status status = exporter_->Send(tag, event, again);
         if (!status.ok()) hooks_.erase(tag);
         return status;
@@ -196,7 +196,7 @@ StatusOr<std::unique_ptr<Line>> Line::Create(const Settings& settings, const std
         return found == self->known_.end() ? nullptr : found->second;
     };
     line->path_ = std::make_unique<pipeline::EventPath>(std::move(path));
-    line->path_->AddObserver([self](const v1::Event& event) { self->store_->Take(event); });
+    line->path_->AddKeeper([self](const auto& event) { self->store_->Take(event); });
     for (const Producer& producer : line->producers_) line->path_->Track(producer.ref.slot, producer.ref.generation, 0);
     line->store_->Start({});
     return line;

@@ -123,10 +123,10 @@ void EventStore::Put(Item item) {
     }
 }
 
-void EventStore::Take(const v1::Event& event) { Put({std::make_unique<v1::Event>(event), false}); }
+void EventStore::Take(std::shared_ptr<const v1::Event> event) { Put({std::move(event), false}); }
 
 void EventStore::Destroyed(const v1::Sandbox& sandbox) {
-    auto event = std::make_unique<v1::Event>();
+    auto event = std::make_shared<v1::Event>();
     *event->mutable_sandbox() = sandbox;
     Put({std::move(event), true});
 }
@@ -214,8 +214,8 @@ Status EventStore::StoreSome() {
     return absl::IsResourceExhausted(status) ? status : absl::OkStatus();
 }
 
-Status EventStore::StoreOne(Item& item) {
-    v1::Event& event = *item.event;
+Status EventStore::StoreOne(const Item& item) {
+    const v1::Event& event = *item.event;
     const std::string& id = event.sandbox().id();
     if (event.has_dns() && event.dns().quiet()) {
         // Of before this start: counted then.
@@ -238,17 +238,19 @@ Status EventStore::StoreOne(Item& item) {
     }
     // This agent has seen the end of it alone.
     if (event.has_summary() && earlier_.count(id) > 0) {
-        event.mutable_summary()->clear_kinds();
+        v1::Event whole = event;
+        whole.mutable_summary()->clear_kinds();
         for (const auto& [kind, events] : spool_->BooksOf(id).kinds) {
-            v1::KindCount* count = event.mutable_summary()->add_kinds();
+            v1::KindCount* count = whole.mutable_summary()->add_kinds();
             count->set_kind(kind);
             count->set_events(events);
         }
+        return Append(whole);
     }
-    return Append(&event);
+    return Append(event);
 }
 
-Status EventStore::Append(v1::Event* event) {
+Status EventStore::Append(const v1::Event& event) {
     const Status status = spool_->Append(event);
     if (status.ok() || absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status))
         return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
@@ -257,14 +259,14 @@ Status EventStore::Append(v1::Event* event) {
     LogError(status.message());
     v1::Event lost;
     Stamp(&lost);
-    lost.set_node(event->node());
+    lost.set_node(event.node());
     lost.set_kind("lost");
-    *lost.mutable_sandbox() = event->sandbox();
+    *lost.mutable_sandbox() = event.sandbox();
     lost.mutable_lost()->set_count(1);
     lost.mutable_lost()->set_stage("spool");
     lost.mutable_lost()->set_cause("too large");
-    lost.mutable_lost()->set_first_seq(event->kernel_seq());
-    lost.mutable_lost()->set_last_seq(event->kernel_seq());
+    lost.mutable_lost()->set_first_seq(event.kernel_seq());
+    lost.mutable_lost()->set_last_seq(event.kernel_seq());
     (void)spool_->Append(&lost);  // refused when the disk takes nothing: then the gap tells it
     return status;
 }

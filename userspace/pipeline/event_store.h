@@ -1,7 +1,7 @@
 // The thread that brings events into the spool, and the pumps that empty it.
 //
 //   auto store = EventStore::Open(options);         // a disk that takes nothing is tried again, and no failure
-//   path.AddObserver([&](const v1::Event& event) { store->Take(event); });
+//   path.AddKeeper([&](const auto& event) { store->Take(event); });
 //   path.Resume(slot, generation, ...store->earlier()...)      // of adopted sandboxes
 //   store->Start(ids of the sandboxes that live);   // all others are sealed
 //   per pass over the rings: store->EndPass(path.PassesHandedOn()); release up to store->stored_pass()
@@ -65,8 +65,9 @@ class EventStore {
     // Of sandboxes that were open when the spool was opened; empty when it could not be. Before Start.
     const std::map<std::string, ChainBooks>& earlier() const { return earlier_; }
 
-    // Any thread. None waits for the disk.
-    void Take(const v1::Event& event);
+    // Any thread. None waits for the disk. The event may be others' too: nobody changes it any more.
+    void Take(std::shared_ptr<const v1::Event> event);
+    void Take(const v1::Event& event) { Take(std::make_shared<const v1::Event>(event)); }
     void Destroyed(const v1::Sandbox& sandbox);
     void EndPass(uint64_t pass);
     uint64_t stored_pass() const { return stored_pass_; }
@@ -76,7 +77,7 @@ class EventStore {
 
   private:
     struct Item {
-        std::unique_ptr<v1::Event> event;
+        std::shared_ptr<const v1::Event> event;
         bool seal = false;  // of event's sandbox
     };
     struct LeftOut {
@@ -96,8 +97,8 @@ class EventStore {
     bool Step(uint64_t pass);
     Status Store();
     Status StoreSome();
-    Status StoreOne(Item& item);
-    Status Append(v1::Event* event);
+    Status StoreOne(const Item& item);
+    Status Append(const v1::Event& event);
     Status TellLeftOut(const std::string& sandbox);
     Status TellAllLeftOut();
     Status TellOverflow();

@@ -34,9 +34,11 @@ class SinkExporter : public exporters::SpooledExporter {
     explicit SinkExporter(Sink& sink) : sink_(sink) {}
     std::string name() const override { return "sink"; }
     void OnDelivered(Delivered delivered) override { delivered_ = std::move(delivered); }
-    Status Send(uint64_t tag, const v1::Event& event, bool) override {
+    Status Send(uint64_t tag, const model::EventBytes& event, bool) override {
+        v1::Event parsed;
+        SK_RETURN_IF_ERROR(event.Parse(&parsed));
         std::lock_guard lock(sink_.mutex);
-        sink_.events.push_back(event);
+        sink_.events.push_back(std::move(parsed));
         tags_.push_back(tag);
         return absl::OkStatus();
     }

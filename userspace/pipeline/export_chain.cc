@@ -7,22 +7,30 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/sha256.h"
+#include "userspace/model/wire.h"
 
 namespace stockade::pipeline {
 namespace {
 
-constexpr size_t kChainBytes = 80;  // the field itself, which comes behind
+constexpr size_t kChainBytes = 64;
+// export_seq and chain with their heads.
+constexpr size_t kAddedBytes = 16 + 3 + kChainBytes;
 
-std::string Serialised(const v1::Event& event) {
-    std::string out;
-    out.reserve(event.ByteSizeLong() + kChainBytes);
-    {
-        google::protobuf::io::StringOutputStream stream(&out);
-        google::protobuf::io::CodedOutputStream coded(&stream);
-        coded.SetSerializationDeterministic(true);
-        (void)event.SerializeToCodedStream(&coded);  // fails for proto2's required fields only
+// Behind what is there.
+void AppendSerialised(const v1::Event& event, std::string* out) {
+    const size_t before = out->size(), bytes = event.ByteSizeLong();
+    out->reserve(before + bytes + kAddedBytes);
+    out->resize(before + bytes);
+    auto* to = reinterpret_cast<uint8_t*>(out->data() + before);
+    // The order of map entries is all that could differ, and it takes a sort.
+    if (event.sandbox().labels_size() < 2) {
+        (void)event.SerializeWithCachedSizesToArray(to);  // returns its end
+        return;
     }
-    return out;
+    google::protobuf::io::ArrayOutputStream stream(to, static_cast<int>(bytes));
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    event.SerializeWithCachedSizes(&coded);
 }
 
 // Of one start of the machine.
@@ -31,10 +39,15 @@ uint64_t SlotKey(const v1::Sandbox& sandbox) { return (uint64_t{sandbox.generati
 }  // namespace
 
 std::string ChainAfter(absl::string_view before, const v1::Event& event) {
-    if (event.chain().empty()) return Sha256Hex(absl::StrCat(before, Serialised(event)));
+    std::string text(before);
+    if (event.chain().empty()) {
+        AppendSerialised(event, &text);
+        return Sha256Hex(text);
+    }
     v1::Event plain = event;
     plain.clear_chain();
-    return Sha256Hex(absl::StrCat(before, Serialised(plain)));
+    AppendSerialised(plain, &text);
+    return Sha256Hex(text);
 }
 
 std::string SealText(absl::string_view node, absl::string_view sandbox, uint64_t export_seq,
@@ -49,20 +62,25 @@ bool IsOfTheSpool(const v1::Event& event) {
            (event.has_lost() && (event.lost().stage() == "spool" || event.lost().stage() == "exporter"));
 }
 
-void ExportChain::Enter(const v1::Event& event, ChainBooks* books) {
+// `sandbox`: that of the event, serialised, where that is known.
+void ExportChain::Enter(const v1::Event& event, absl::string_view sandbox, Head* head) {
     // The node's own chain has none: nobody closes it.
     if (event.sandbox().id().empty()) return;
-    // What the spool tells of a loss knows the id alone.
-    if (books->sandbox.id().empty() || !event.has_lost()) books->sandbox = event.sandbox();
-    (void)books->seen.Add(event.kernel_seq());  // what was there is asked before
-    if (!IsOfTheSpool(event)) ++books->kinds[event.kind()];
-    if (IsLeftOut(event)) {
-        books->told += event.repeat().count();
-        books->left_out_boot_ns = std::max(books->left_out_boot_ns, event.boot_ns());
-    } else if (event.has_repeat()) {
-        books->repeats += event.repeat().count();
+    ChainBooks& books = head->books;
+    // What the spool tells of a loss knows the id alone. Otherwise it is mostly the same again.
+    if (books.sandbox.id().empty() || (!event.has_lost() && (sandbox.empty() || sandbox != head->sandbox))) {
+        books.sandbox = event.sandbox();
+        head->sandbox = std::string(sandbox);
     }
-    if (event.has_lost() && event.lost().exports_size() == 0) books->told += event.lost().count();
+    (void)books.seen.Add(event.kernel_seq());  // what was there is asked before
+    if (!IsOfTheSpool(event)) ++books.kinds[event.kind()];
+    if (IsLeftOut(event)) {
+        books.told += event.repeat().count();
+        books.left_out_boot_ns = std::max(books.left_out_boot_ns, event.boot_ns());
+    } else if (event.has_repeat()) {
+        books.repeats += event.repeat().count();
+    }
+    if (event.has_lost() && event.lost().exports_size() == 0) books.told += event.lost().count();
 }
 
 bool ExportChain::Has(const v1::Event& event) const {
@@ -72,28 +90,55 @@ bool ExportChain::Has(const v1::Event& event) const {
     return found != heads_.end() && found->second.books.seen.Contains(event.kernel_seq());
 }
 
-Status ExportChain::Add(v1::Event* event, std::string* bytes) {
-    Head& head = heads_[event->sandbox().id()];
+// The event behind what text_ has, with this number and without a chain. `sandbox` becomes its sandbox, serialised; it lies in text_.
+void ExportChain::Serialise(const v1::Event& event, uint64_t seq, absl::string_view* sandbox) {
+    const size_t start = text_.size();
+    if (event.export_seq() == 0 && event.chain().empty()) {
+        AppendSerialised(event, &text_);
+    } else {
+        v1::Event plain = event;
+        plain.clear_export_seq();
+        plain.clear_chain();
+        AppendSerialised(plain, &text_);
+    }
+    // Fields stand in the order of their numbers: this one before the first that is greater.
+    const std::string number = model::WireNumber(v1::Event::kExportSeqFieldNumber, seq);
+    size_t place = start, from = 0, bytes = 0;
+    model::WireReader reader(absl::string_view(text_).substr(start));
+    for (model::WireField field; reader.Next(&field) && field.number < v1::Event::kExportSeqFieldNumber;) {
+        place = static_cast<size_t>(reader.at() - text_.data());
+        if (field.number != v1::Event::kSandboxFieldNumber) continue;
+        from = static_cast<size_t>(field.bytes.data() - text_.data());
+        bytes = field.bytes.size();
+    }
+    text_.insert(place, number);
+    *sandbox = absl::string_view(text_).substr(from, bytes);
+}
+
+StatusOr<absl::string_view> ExportChain::Add(const v1::Event& event) {
+    Head& head = heads_[event.sandbox().id()];
     // What is lost of a sandbox may turn out after its end: then it is sealed once more.
-    if (head.sealed && !event->has_lost() && !event->has_seal()) {
+    if (head.sealed && !event.has_lost() && !event.has_seal()) {
         ++after_seal_;
-        return absl::FailedPreconditionError(
-            absl::StrCat("an event of ", event->sandbox().id(), " after its seal"));
+        return absl::FailedPreconditionError(absl::StrCat("an event of ", event.sandbox().id(), " after its seal"));
     }
-    event->clear_chain();
-    event->set_export_seq(++head.seq);
-    std::string plain = Serialised(*event);
-    head.chain = Sha256Hex(absl::StrCat(head.chain, plain));
+    text_ = head.chain;
+    const size_t start = text_.size();
+    absl::string_view sandbox;
+    Serialise(event, ++head.seq, &sandbox);
+    head.chain = Sha256Hex(text_);
+    Enter(event, sandbox, &head);
+    // A field may stand anywhere: at the end it costs no second look at all the others.
+    text_ += model::WireText(v1::Event::kChainFieldNumber, head.chain);
+    if (event.has_seal()) Close(event.sandbox().id(), SlotKey(event.sandbox()));
+    return absl::string_view(text_).substr(start);
+}
+
+Status ExportChain::Add(v1::Event* event) {
+    SK_RETURN_IF_ERROR(Add(*event).status());
+    const Head& head = heads_[event->sandbox().id()];
+    event->set_export_seq(head.seq);
     event->set_chain(head.chain);
-    if (bytes) {
-        // A field may stand anywhere: at the end it costs no second look at all the others.
-        v1::Event chain;
-        chain.set_chain(head.chain);
-        (void)chain.AppendToString(&plain);  // as above
-        *bytes = std::move(plain);
-    }
-    Enter(*event, &head.books);
-    if (event->has_seal()) Close(event->sandbox().id(), SlotKey(event->sandbox()));
     return absl::OkStatus();
 }
 
@@ -118,6 +163,7 @@ void ExportChain::Close(const std::string& sandbox, uint64_t slot) {
     if (sandbox.empty() || head.sealed) return;
     head.sealed = true;
     head.books = {};
+    head.sandbox.clear();
     head.slot = slot;
     if (slot != 0) sealed_slots_.insert(slot);
     sealed_.push_back(sandbox);
@@ -154,7 +200,7 @@ void ExportChain::Restore(const v1::Event& event) {
     if (event.export_seq() <= head.seq) return;
     head.seq = event.export_seq();
     head.chain = event.chain();
-    Enter(event, &head.books);
+    Enter(event, "", &head);
     if (event.has_seal()) Close(event.sandbox().id(), SlotKey(event.sandbox()));
 }
 

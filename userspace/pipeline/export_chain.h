@@ -2,7 +2,7 @@
 // node's own events. Not thread-safe.
 //
 //   ExportChain chain(node, &key);
-//   SK_RETURN_IF_ERROR(chain.Add(&event));         // sets export_seq and chain
+//   SK_ASSIGN_OR_RETURN(absl::string_view bytes, chain.Add(event));   // with export_seq and chain
 //   v1::Event seal = chain.Seal(sandbox);          // the signed end; Add gives its number
 //
 // chain(n) = SHA-256 of the hexadecimal text of chain(n-1), nothing for the first, and of the event in
@@ -50,6 +50,7 @@ class ExportChain {
         std::string chain{};  // at it; empty = none yet, or not known after damage
         bool sealed = false;
         ChainBooks books{};
+        std::string sandbox{};  // books.sandbox as the last event had it, serialised; empty = it may be another's
         uint64_t slot = 0;  // of one that is sealed: its place in the kernel; 0 = not known
     };
     // Sealed sandboxes are remembered so that a straggler does not start a second chain at 1.
@@ -58,9 +59,12 @@ class ExportChain {
     // `key` is not owned; null = seals carry no signature.
     ExportChain(std::string node, const NodeKey* key) : node_(std::move(node)), key_(key) {}
 
-    // kFailedPrecondition when the sandbox is sealed: then the event is left as it is, and counted. `bytes`, if any, becomes
-    // the event as it is then, serialised: it was needed for the chain anyway.
-    Status Add(v1::Event* event, std::string* bytes = nullptr);
+    // kFailedPrecondition when the sandbox is sealed: then it is counted, and nothing else. What is returned is the event
+    // with its number and chain, serialised once for chain, spool and exporters; it lies here until the next call. The event
+    // itself may be others' too and is not touched; what it has in these two fields does not matter.
+    StatusOr<absl::string_view> Add(const v1::Event& event);
+    // Sets both fields.
+    Status Add(v1::Event* event);
     // Made for being the next that is added. After it nothing of the sandbox is added but what is lost, and a seal again. The node's own chain (no id) goes on behind its seals.
     v1::Event Seal(const v1::Sandbox& sandbox);
     Head HeadOf(const std::string& sandbox) const;
@@ -83,7 +87,8 @@ class ExportChain {
 
   private:
     void Close(const std::string& sandbox, uint64_t slot);
-    static void Enter(const v1::Event& event, ChainBooks* books);
+    void Serialise(const v1::Event& event, uint64_t seq, absl::string_view* sandbox);
+    static void Enter(const v1::Event& event, absl::string_view sandbox, Head* head);
 
     const std::string node_;
     const NodeKey* const key_;
@@ -91,6 +96,7 @@ class ExportChain {
     std::deque<std::string> sealed_;     // oldest first
     std::set<uint64_t> sealed_slots_;
     uint64_t after_seal_ = 0;
+    std::string text_;  // what the hash is over, then the event's chain
 };
 
 }  // namespace stockade::pipeline

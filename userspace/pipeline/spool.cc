@@ -83,14 +83,23 @@ Spool::~Spool() {
 
 std::string Spool::PathOf(absl::string_view name) const { return absl::StrCat(options_.dir, "/", name); }
 
-Status Spool::Append(v1::Event* event) {
+Status Spool::Append(const v1::Event& event) {
     std::lock_guard lock(mutex_);
     if (damage_to_tell_ > 0) TellDamage();
-    if (chain_.Has(*event)) {
+    if (chain_.Has(event)) {
         ++counters_.again;
-        return absl::AlreadyExistsError(absl::StrCat(event->id(), " is in the spool"));
+        return absl::AlreadyExistsError(absl::StrCat(event.id(), " is in the spool"));
     }
     return AppendLocked(event, true);
+}
+
+Status Spool::Append(v1::Event* event) {
+    std::lock_guard lock(mutex_);
+    SK_RETURN_IF_ERROR(Append(*event));
+    const ExportChain::Head head = chain_.HeadOf(event->sandbox().id());
+    event->set_export_seq(head.seq);
+    event->set_chain(head.chain);
+    return absl::OkStatus();
 }
 
 bool Spool::Has(const v1::Event& event) const {
@@ -112,7 +121,7 @@ std::map<std::string, ChainBooks> Spool::Unsealed() const {
     return open;
 }
 
-Status Spool::AppendLocked(v1::Event* event, bool bounded) {
+Status Spool::AppendLocked(const v1::Event& event, bool bounded) {
     size_t waiting = 0;
     for (const LaneState& lane : lanes_) waiting += lane.buffer.size();
     if (bounded && waiting >= options_.buffer_bytes) {
@@ -121,7 +130,7 @@ Status Spool::AppendLocked(v1::Event* event, bool bounded) {
             return absl::ResourceExhaustedError(absl::StrCat("spool ", options_.dir, ": ", status.message()));
         }
     }
-    const size_t bytes = event->ByteSizeLong() + 128;  // and number, chain, head
+    const size_t bytes = event.ByteSizeLong() + 128;  // and number, chain, head
     if (bytes > kMaxRecordBytes) {
         ++counters_.refused;
         return absl::InvalidArgumentError(
@@ -129,9 +138,8 @@ Status Spool::AppendLocked(v1::Event* event, bool bounded) {
     }
     while (bounded && Bytes() + bytes > options_.max_bytes && GiveUpOldest()) {
     }
-    std::string payload;
-    SK_RETURN_IF_ERROR(chain_.Add(event, &payload));
-    const Lane lane = LaneOf(*event);
+    SK_ASSIGN_OR_RETURN(const absl::string_view payload, chain_.Add(event));
+    const Lane lane = LaneOf(event);
     LaneState& state = lanes_[lane];
     const uint64_t position = next_position_++;
     if (state.buffer.empty()) state.buffer_first = position;
@@ -148,7 +156,7 @@ Status Spool::Seal(const v1::Sandbox& sandbox) {
             absl::StrCat("the events of ", sandbox.id(), " are sealed already"));
     }
     v1::Event seal = chain_.Seal(sandbox);
-    return AppendLocked(&seal, true);
+    return AppendLocked(seal, true);
 }
 
 // --- writing ---
@@ -341,7 +349,7 @@ void Spool::TellRanges(const v1::Sandbox& sandbox, const std::vector<v1::LostRan
     v1::Event told = LostEvent(stage, cause, 0);
     const auto tell = [&] {
         if (!sandbox.id().empty()) *told.mutable_sandbox() = sandbox;
-        (void)AppendLocked(&told, false);  // cannot fail: it is small, and of the kind that a sealed chain takes
+        (void)AppendLocked(told, false);  // cannot fail: it is small, and of the kind that a sealed chain takes
         told = LostEvent(stage, cause, 0);
     };
     for (const v1::LostRange& range : ranges) {
@@ -356,7 +364,7 @@ void Spool::TellRanges(const v1::Sandbox& sandbox, const std::vector<v1::LostRan
     tell();
     if (!chain_.IsSealed(sandbox.id())) return;
     v1::Event seal = chain_.Seal(sandbox);
-    (void)AppendLocked(&seal, false);  // as above
+    (void)AppendLocked(seal, false);  // as above
 }
 
 void Spool::Reject(const std::string& reader, uint64_t position, const v1::Event& event,
@@ -370,7 +378,7 @@ void Spool::Reject(const std::string& reader, uint64_t position, const v1::Event
 void Spool::TellDamage() {
     v1::Event event = LostEvent("spool", "damaged", damage_to_tell_);
     damage_to_tell_ = 0;
-    (void)AppendLocked(&event, false);  // small: cannot fail
+    (void)AppendLocked(event, false);  // small: cannot fail
 }
 
 void Spool::Collect() {

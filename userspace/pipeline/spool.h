@@ -4,8 +4,8 @@
 //   SK_ASSIGN_OR_RETURN(auto spool, Spool::Open({.dir = "/var/lib/stockade/spool", .readers = {"kafka"}}));
 //   Status status = spool->Append(&event);      // gives export_seq and chain
 //   status = spool->Flush();                    // now kill -9 loses nothing of it
-//   while (auto record = spool->Next("kafka")) {   // which is on the disk
-//       send(record->payload); ... spool->Ack("kafka", record->position);
+//   for (auto& record : spool->Next("kafka", 64)) {   // which are on the disk
+//       send(record.payload); ... spool->Ack("kafka", {record.position});
 //   }
 //
 // SEAM: the thread behind the rings calls Append for each event and Flush for each pass; only then may
@@ -96,6 +96,8 @@ class Spool {
 
     // kAlreadyExists when a record of that kernel_seq is in the sandbox's chain, or its sandbox is sealed and known by its
     // slot alone: it is left as it is.
+    Status Append(const v1::Event& event);
+    // And sets the number and chain that it was given.
     Status Append(v1::Event* event);
     // Several calls as one: held by each alone, the lock goes to a reader that is catching up more often than to who writes.
     [[nodiscard]] std::unique_lock<std::recursive_mutex> Hold() { return std::unique_lock(mutex_); }
@@ -106,9 +108,12 @@ class Spool {
     // And on the disk, with what was acknowledged.
     Status Sync();
 
-    // Nullopt: there is none, or too many are in flight, or none is on the disk yet.
+    // At most so many, and no more than some MiB. Empty: there is none, or too many are in flight, or none is on the disk yet.
+    std::vector<Record> Next(const std::string& reader, size_t most);
+    void Ack(const std::string& reader, const std::vector<uint64_t>& positions);
+    // The same of one.
     std::optional<Record> Next(const std::string& reader);
-    void Ack(const std::string& reader, uint64_t position);
+    void Ack(const std::string& reader, uint64_t position) { Ack(reader, std::vector<uint64_t>{position}); }
     // The peer will never take this one: acknowledged, and told as lost. `event` is what was handed out.
     void Reject(const std::string& reader, uint64_t position, const v1::Event& event,
                 absl::string_view cause);
@@ -177,7 +182,7 @@ class Spool {
     Status SaveAcks();
     // spool.cc
     std::string PathOf(absl::string_view name) const;
-    Status AppendLocked(v1::Event* event, bool bounded);
+    Status AppendLocked(const v1::Event& event, bool bounded);
     Status FlushLocked();
     Status FlushLanes();
     Status FlushLane(Lane lane);
@@ -199,7 +204,8 @@ class Spool {
     Status SaveSnapshot(const Snapshot& snapshot);
     void SecureHeads();
     // spool_read.cc
-    std::optional<Record> NextLocked(Reader& reader, bool* unsynced);
+    std::vector<Record> NextLocked(Reader& reader, size_t most, bool* unsynced);
+    std::optional<Record> NextOne(Reader& reader, bool* unsynced);
     uint64_t Readable() const;
     // kFailed: the disk, or no descriptor or memory is left; what comes behind must wait for it.
     enum class Look { kNothing, kThere, kFailed };

@@ -260,7 +260,7 @@ void Spool::AccountForDamage(uint64_t damaged) {
             event.mutable_sandbox()->set_id(sandbox);
         }
         *event.mutable_lost()->add_exports() = chain_.Skip(sandbox, damaged);
-        (void)AppendLocked(&event, false);  // small: cannot fail
+        (void)AppendLocked(event, false);  // small: cannot fail
     }
     if (std::find(open.begin(), open.end(), "") == open.end()) damage_to_tell_ += damaged;
 }

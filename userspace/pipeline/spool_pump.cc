@@ -1,9 +1,9 @@
 #include "userspace/pipeline/spool_pump.h"
 
-#include <google/protobuf/arena.h>
-
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <utility>
 
 #include "userspace/base/clock.h"
 
@@ -14,7 +14,7 @@ constexpr int kIdleMs = 20;  // the longest that an event waits for the pump to 
 constexpr int kBusyMs = 10;  // while the exporter takes no more
 constexpr int kFirstBackoffMs = 100;
 constexpr int kMaxBackoffMs = 5000;
-constexpr int kSendsPerPoll = 64;  // delivery reports must not pile up while there is much to send
+constexpr size_t kSendsPerPoll = 256;  // delivery reports must not pile up while there is much to send
 
 }  // namespace
 
@@ -44,7 +44,9 @@ void SpoolPump::Stop(int drain_ms) {
     if (!thread_.joinable()) return;
     stop_ = true;
     thread_.join();
-    if (exporter_) exporter_->Close(drain_ms);
+    if (!exporter_) return;
+    exporter_->Close(drain_ms);
+    Acknowledge();
 }
 
 void SpoolPump::Run() {
@@ -61,7 +63,7 @@ void SpoolPump::BackOff() {
     backoff_ms_ = std::clamp(2 * backoff_ms_, kFirstBackoffMs, kMaxBackoffMs);
     for (int waited = 0; waited < backoff_ms_ && !stop_; waited += kBusyMs) {
         if (exporter_)
-            exporter_->Poll(kBusyMs);
+            Poll(kBusyMs);
         else
             std::this_thread::sleep_for(std::chrono::milliseconds(kBusyMs));
     }
@@ -69,42 +71,64 @@ void SpoolPump::BackOff() {
 
 void SpoolPump::Step() {
     if (failed_) return Recover();
-    for (int i = 0; i < kSendsPerPoll && !failed_; ++i) {
-        if (!held_) held_ = under_way_.size() < kMaxUnderWay ? spool_.Next(reader_) : std::nullopt;
-        if (!held_) return exporter_->Poll(kIdleMs);
-        SendNext();
-        if (held_) return exporter_->Poll(kBusyMs);
+    if (held_.empty() && under_way_.size() < kMaxUnderWay) {
+        std::vector<Spool::Record> more = spool_.Next(reader_, kSendsPerPoll);
+        held_.assign(std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     }
-    exporter_->Poll(0);
+    if (held_.empty()) return Poll(kIdleMs);
+    bool taken = true;
+    while (!held_.empty() && !failed_ && (taken = SendNext())) {
+    }
+    Poll(taken ? 0 : kBusyMs);
 }
 
-// Leaves the record held when the exporter takes no more for now.
-void SpoolPump::SendNext() {
-    // One block of memory for all of its messages.
-    google::protobuf::Arena arena;
-    v1::Event& event = *google::protobuf::Arena::CreateMessage<v1::Event>(&arena);
-    if (!event.ParseFromString(held_->payload)) {
+void SpoolPump::Poll(int timeout_ms) {
+    exporter_->Poll(timeout_ms);
+    Acknowledge();
+}
+
+// All that was delivered at once, not one by one.
+void SpoolPump::Acknowledge() {
+    if (acks_.empty()) return;
+    spool_.Ack(reader_, acks_);
+    Count(&PumpCounters::delivered, acks_.size());
+    acks_.clear();
+}
+
+// False, and the record stays held, when the exporter takes no more for now.
+bool SpoolPump::SendNext() {
+    const Spool::Record& record = held_.front();
+    const auto event = model::EventBytes::Of(record.payload);
+    if (!event) {
         // Its checksum was right: another version wrote it.
-        spool_.Reject(reader_, held_->position, event, "unreadable");
-        Count(&PumpCounters::rejected);
-        return held_.reset();
+        Reject(record, "unreadable");
+        return true;
     }
     // Before: the report may come while it is sent.
-    under_way_[held_->position] = {event.sandbox().id(), event.node(), event.export_seq(), event.chain(),
-                                   held_->again ? 0 : event.boot_ns()};
-    const Status status = exporter_->Send(held_->position, event, held_->again);
+    under_way_[record.position] = {std::string(event->sandbox), event->export_seq, std::string(event->chain),
+                                   record.again ? 0 : event->boot_ns};
+    const Status status = exporter_->Send(record.position, *event, record.again);
     if (status.ok()) {
         Count(&PumpCounters::sent);
-        return held_.reset();
+        held_.pop_front();
+        return true;
     }
-    under_way_.erase(held_->position);
+    under_way_.erase(record.position);
     if (absl::IsInvalidArgument(status)) {
-        spool_.Reject(reader_, held_->position, event, "refused by the exporter");
-        Count(&PumpCounters::rejected);
-        held_.reset();
-    } else if (absl::IsFailedPrecondition(status)) {
-        Remake();
+        Reject(record, "refused by the exporter");
+        return true;
     }
+    if (absl::IsFailedPrecondition(status)) Remake();
+    return false;
+}
+
+// The first of those held.
+void SpoolPump::Reject(const Spool::Record& record, absl::string_view cause) {
+    v1::Event event;
+    (void)event.ParseFromString(record.payload);  // of what cannot be read as far as it can be
+    spool_.Reject(reader_, record.position, event, cause);
+    Count(&PumpCounters::rejected);
+    held_.pop_front();
 }
 
 void SpoolPump::OnDelivered(uint64_t tag, const Status& status) {
@@ -113,14 +137,12 @@ void SpoolPump::OnDelivered(uint64_t tag, const Status& status) {
     const UnderWay what = std::move(found->second);
     under_way_.erase(found);
     if (status.ok()) {
-        spool_.Ack(reader_, tag);
+        acks_.push_back(tag);
         backoff_ms_ = 0;
-        delivery_.ObserveSince(what.boot_ns, BootNow());
-        return Count(&PumpCounters::delivered);
+        return delivery_.ObserveSince(what.boot_ns, BootNow());
     }
     if (absl::IsInvalidArgument(status)) {
         v1::Event about;
-        about.set_node(what.node);
         if (!what.sandbox.empty()) about.mutable_sandbox()->set_id(what.sandbox);
         about.set_export_seq(what.export_seq);
         about.set_chain(what.chain);
@@ -133,23 +155,24 @@ void SpoolPump::OnDelivered(uint64_t tag, const Status& status) {
 
 // Once nothing is under way any more, what failed is handed out again.
 void SpoolPump::Recover() {
-    if (!under_way_.empty()) return exporter_->Poll(kBusyMs);
+    if (!under_way_.empty()) return Poll(kBusyMs);
     BackOff();
-    held_.reset();
+    held_.clear();
     spool_.Rewind(reader_);
     failed_ = false;
 }
 
 void SpoolPump::Remake() {
     exporter_->Close(0);  // tells of all that is under way
+    Acknowledge();
     under_way_.clear();
     failed_ = true;
     (void)Make();  // else the old one says so again
 }
 
-void SpoolPump::Count(uint64_t PumpCounters::* counter) {
+void SpoolPump::Count(uint64_t PumpCounters::* counter, uint64_t by) {
     std::lock_guard lock(mutex_);
-    ++(counters_.*counter);
+    counters_.*counter += by;
 }
 
 PumpCounters SpoolPump::counters() const {

@@ -11,14 +11,15 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "exporters/exporter.h"
 #include "userspace/base/histogram.h"
 #include "userspace/pipeline/spool.h"
@@ -53,7 +54,6 @@ class SpoolPump {
   private:
     struct UnderWay {  // enough to tell of it should it be refused
         std::string sandbox;
-        std::string node;
         uint64_t export_seq;
         std::string chain;
         uint64_t boot_ns;  // of the operation; 0 = spooled before this start, perhaps before this boot
@@ -62,19 +62,23 @@ class SpoolPump {
     Status Make();
     void BackOff();
     void Step();
-    void SendNext();
+    bool SendNext();
+    void Poll(int timeout_ms);
+    void Acknowledge();
+    void Reject(const Spool::Record& record, absl::string_view cause);
     void Recover();
     void OnDelivered(uint64_t tag, const Status& status);
     void Remake();
-    void Count(uint64_t PumpCounters::* counter);
+    void Count(uint64_t PumpCounters::* counter, uint64_t by = 1);
 
     Spool& spool_;
     const std::string reader_;
     const MakeFn make_;
     std::thread thread_;
     std::atomic<bool> stop_{false};
-    std::optional<Spool::Record> held_;  // was not taken yet
-    std::map<uint64_t, UnderWay> under_way_;
+    std::deque<Spool::Record> held_;  // were not taken yet
+    absl::flat_hash_map<uint64_t, UnderWay> under_way_;
+    std::vector<uint64_t> acks_;  // delivered, and not said to the spool yet
     bool failed_ = false;
     int backoff_ms_ = 0;
     Histogram delivery_;

@@ -28,11 +28,13 @@ class FakeExporter : public exporters::SpooledExporter {
     explicit FakeExporter(Peer& peer) : peer_(peer) {}
     std::string name() const override { return "fake"; }
     void OnDelivered(Delivered delivered) override { delivered_ = std::move(delivered); }
-    Status Send(uint64_t tag, const v1::Event& event, bool) override {
+    Status Send(uint64_t tag, const model::EventBytes& event, bool) override {
         std::lock_guard lock(peer_.mutex);
         if (peer_.broken) return absl::FailedPreconditionError("broken");
         if (waiting_.size() >= 10) return absl::UnavailableError("full");
-        waiting_.emplace_back(tag, event);
+        v1::Event parsed;
+        SK_RETURN_IF_ERROR(event.Parse(&parsed));
+        waiting_.emplace_back(tag, std::move(parsed));
         return absl::OkStatus();
     }
     void Poll(int timeout_ms) override {

@@ -13,6 +13,7 @@ namespace stockade::pipeline {
 namespace {
 
 constexpr size_t kReadBytes = 256 << 10;
+constexpr size_t kAtOnceBytes = 2 << 20;  // what whoever takes many at once may have to hold
 
 }  // namespace
 
@@ -103,21 +104,39 @@ Spool::Look Spool::Peek(Reader& reader, Lane lane) {
 }
 
 std::optional<Spool::Record> Spool::Next(const std::string& name) {
+    std::vector<Record> records = Next(name, 1);
+    if (records.empty()) return std::nullopt;
+    return std::move(records.front());
+}
+
+std::vector<Spool::Record> Spool::Next(const std::string& name, size_t most) {
     const auto found = readers_.find(name);  // they are fixed
-    if (found == readers_.end()) return std::nullopt;
+    if (found == readers_.end()) return {};
     bool unsynced = false;
     {
         std::lock_guard lock(mutex_);
-        std::optional<Record> record = NextLocked(found->second, &unsynced);
-        if (!unsynced || BootNow() - committed_ns_ < options_.commit_ns) return record;
+        std::vector<Record> records = NextLocked(found->second, most, &unsynced);
+        if (!records.empty() || !unsynced || BootNow() - committed_ns_ < options_.commit_ns) return records;
     }
-    if (!Commit().ok()) return std::nullopt;  // counted
+    if (!Commit().ok()) return {};  // counted
     std::lock_guard lock(mutex_);
-    return NextLocked(found->second, &unsynced);
+    return NextLocked(found->second, most, &unsynced);
+}
+
+std::vector<Spool::Record> Spool::NextLocked(Reader& reader, size_t most, bool* unsynced) {
+    std::vector<Record> records;
+    size_t bytes = 0;
+    while (records.size() < most && bytes < kAtOnceBytes) {
+        std::optional<Record> record = NextOne(reader, unsynced);
+        if (!record) break;
+        bytes += record->payload.size();
+        records.push_back(*std::move(record));
+    }
+    return records;
 }
 
 // `unsynced`: there is one, and it is not on the disk.
-std::optional<Spool::Record> Spool::NextLocked(Reader& reader, bool* unsynced) {
+std::optional<Spool::Record> Spool::NextOne(Reader& reader, bool* unsynced) {
     Cursor* next = nullptr;
     for (int lane = 0; lane < kLanes; ++lane) {
         const Look seen = Peek(reader, static_cast<Lane>(lane));
@@ -137,14 +156,15 @@ std::optional<Spool::Record> Spool::NextLocked(Reader& reader, bool* unsynced) {
     return record;
 }
 
-void Spool::Ack(const std::string& name, uint64_t position) {
+void Spool::Ack(const std::string& name, const std::vector<uint64_t>& positions) {
     std::lock_guard lock(mutex_);
     const auto found = readers_.find(name);
     if (found == readers_.end()) return;
     Reader& reader = found->second;
-    const auto flight = reader.flight.find(position);
-    if (flight == reader.flight.end()) return;  // given up meanwhile, or acknowledged twice
-    flight->second = kAcked;
+    for (const uint64_t position : positions) {
+        const auto flight = reader.flight.find(position);
+        if (flight != reader.flight.end()) flight->second = kAcked;  // else given up meanwhile, or acknowledged twice
+    }
     reader.Advance();
 }
 
