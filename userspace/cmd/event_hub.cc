@@ -22,7 +22,7 @@ EventHub::EventHub(kernel::Sensor& sensor, pipeline::EventPath::Options options,
                    pipeline::EventStore* store, Fd event)
     : sensor_(sensor), raw_(std::move(raw)), store_(store), event_(std::move(event)), path_(std::move(options)) {
     path_.AddUrgentObserver([this](const v1::Event& event) { OnUrgent(event); });
-    if (store_ != nullptr) path_.AddKeeper([this](const auto& event) { store_->Take(event); });
+    if (store_ != nullptr) path_.AddObserver([this](const v1::Event& event) { store_->Take(event); });
     path_.AddObserver([this](const v1::Event& event) { OnEvent(event); });
 }
 

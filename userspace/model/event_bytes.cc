@@ -52,6 +52,7 @@ std::optional<EventBytes> EventBytes::Of(absl::string_view bytes) {
                 break;
             case v1::Event::kKernelSeqFieldNumber: out.kernel_seq = field.value; break;
             case v1::Event::kExportSeqFieldNumber: out.export_seq = field.value; break;
+            case v1::Event::kVerdictFieldNumber: out.verdict = field.bytes; break;
             case v1::Event::kChainFieldNumber: out.chain = field.bytes; break;
             default:
                 if (IsPayload(field.number)) out.payload = static_cast<v1::Event::PayloadCase>(field.number);

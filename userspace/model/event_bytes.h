@@ -22,7 +22,7 @@ struct EventBytes {
     Status Parse(v1::Event* event) const;
 
     absl::string_view bytes = "";
-    absl::string_view id = "", node = "", kind = "", chain = "";
+    absl::string_view id = "", node = "", kind = "", verdict = "", chain = "";
     absl::string_view time = "";  // serialised Timestamp
     bool has_time = false;
     absl::string_view sandbox = "", session = "", trace = "";  // the sandbox's id and labels

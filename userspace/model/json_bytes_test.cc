@@ -137,6 +137,7 @@ TEST(EventBytes, HasWhatTheEventHas) {
         EXPECT_EQ(bytes->id, event.id());
         EXPECT_EQ(bytes->node, event.node());
         EXPECT_EQ(bytes->kind, event.kind());
+        EXPECT_EQ(bytes->verdict, event.verdict());
         EXPECT_EQ(bytes->chain, event.chain());
         EXPECT_EQ(bytes->sandbox, event.sandbox().id());
         EXPECT_EQ(bytes->session, event.sandbox().session());

@@ -196,7 +196,6 @@ void EventPath::Deliver() {
         }
         for (const RawObserver& observer : raw_) observer(ready.original ? ready.original : ready.event);
         for (const Observer& observer : observers_) observer(*ready.event);
-        for (const Keeper& keeper : keepers_) keeper(ready.event);
     }
     delivering_ = false;
 }

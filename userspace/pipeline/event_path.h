@@ -76,11 +76,6 @@ class EventPath {
     using RawObserver = std::function<void(const std::shared_ptr<const v1::Event>&)>;
     void AddRawObserver(RawObserver observer) { raw_.push_back(std::move(observer)); }
 
-    // For what keeps the event beyond the call, after all others have seen it: shared, and not changed any more. Before the
-    // first record.
-    using Keeper = std::function<void(const std::shared_ptr<const v1::Event>&)>;
-    void AddKeeper(Keeper keeper) { keepers_.push_back(std::move(keeper)); }
-
     // A sandbox was bound. `first_seq` is the number its first record must have: 1 for a new
     // one, 0 for not known (an adopted one).
     void Track(uint32_t slot, uint32_t generation, uint64_t first_seq);
@@ -126,7 +121,6 @@ class EventPath {
     std::vector<Observer> urgent_;
     std::vector<Observer> observers_;
     std::vector<RawObserver> raw_;
-    std::vector<Keeper> keepers_;
 
     // Taken before mutex_, held while observers run: recursive, as they may call back.
     std::recursive_mutex delivery_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kNanos = 1'000'000'000;
 // What a power failure takes of the acknowledgements, and of records that no exporter was ready for.
-constexpr uint64_t kSyncNs = kNanos;
+constexpr auto kSync = std::chrono::milliseconds(1000);
 constexpr uint64_t kReopenNs = 5 * kNanos;
 // What an event waits for others to be synced with; fifty syncs a second at most.
 constexpr uint64_t kCommitNs = 20'000'000;
@@ -21,6 +21,25 @@ constexpr uint64_t kCommitNs = 20'000'000;
 constexpr auto kRetry = std::chrono::milliseconds(200);
 // Events between two looks of a reader: some milliseconds.
 constexpr int kAtOnce = 256;
+
+// A record of the kernel's that is no more than an event of its sandbox: all that is to be known of it is in its bytes.
+bool IsPlain(const v1::Event& event) {
+    if (event.kernel_seq() == 0 || event.sandbox().id().empty() || event.export_seq() != 0 || !event.chain().empty()) return false;
+    switch (event.payload_case()) {
+        case v1::Event::kExec:
+        case v1::Event::kExit:
+        case v1::Event::kFork:
+        case v1::Event::kFile:
+        case v1::Event::kNet:
+        case v1::Event::kEscape:
+            return true;
+        case v1::Event::kDns:
+            return !event.dns().quiet();
+        default:
+            return false;
+    }
+}
+
 // An event of this agent's own time: its wall clock is that of now.
 void Stamp(v1::Event* event) {
     const uint64_t wall = WallNow();
@@ -44,6 +63,7 @@ EventStore::~EventStore() { Stop(0); }
 void EventStore::Start(std::set<std::string> alive) {
     alive_ = std::move(alive);
     thread_ = std::thread([this] { Run(); });
+    syncer_ = std::thread([this] { Sync(); });
 }
 
 void EventStore::Stop(int drain_ms) {
@@ -53,7 +73,9 @@ void EventStore::Stop(int drain_ms) {
         stop_ = true;
     }
     wake_.notify_all();
+    stopped_.notify_all();
     thread_.join();
+    syncer_.join();
     if (!spool_) return;
     const uint64_t end = BootNow() + static_cast<uint64_t>(drain_ms) * 1'000'000;
     for (const auto& pump : pumps_) {
@@ -112,7 +134,7 @@ void EventStore::SealGone() {
 void EventStore::Put(Item item) {
     {
         std::lock_guard lock(mutex_);
-        const bool own = item.event->kernel_seq() == 0;
+        const bool own = item.own();
         if (own && !item.seal && own_waiting_ >= kMaxOwnWaiting) {
             ++counters_.overflowed;
             ++overflow_to_tell_;
@@ -123,12 +145,20 @@ void EventStore::Put(Item item) {
     }
 }
 
-void EventStore::Take(std::shared_ptr<const v1::Event> event) { Put({std::move(event), false}); }
+void EventStore::Take(const v1::Event& event) {
+    Item item;
+    if (IsPlain(event)) {
+        AppendCanonical(event, &item.bytes);
+    } else {
+        item.event = std::make_unique<v1::Event>(event);
+    }
+    Put(std::move(item));
+}
 
 void EventStore::Destroyed(const v1::Sandbox& sandbox) {
-    auto event = std::make_shared<v1::Event>();
+    auto event = std::make_unique<v1::Event>();
     *event->mutable_sandbox() = sandbox;
-    Put({std::move(event), true});
+    Put({.event = std::move(event), .bytes = {}, .seal = true});
 }
 
 void EventStore::EndPass(uint64_t pass) {
@@ -154,8 +184,12 @@ void EventStore::Run() {
             wake_.wait_for(lock, kRetry,
                            [&] { return stop_ || (well && spool_ && pass_ != pass && !queue_.empty()); });
             idle_ = false;
-            for (Item& item : queue_) hand_.push_back(std::move(item));
-            queue_.clear();
+            if (hand_.empty()) {
+                hand_.swap(queue_);
+            } else {
+                for (Item& item : queue_) hand_.push_back(std::move(item));
+                queue_.clear();
+            }
             pass = pass_;
             stop = stop_;
         }
@@ -178,13 +212,32 @@ bool EventStore::Step(uint64_t pass) {
         std::lock_guard lock(mutex_);
         stored_pass_ = pass;
     }
-    if (status.ok() && BootNow() - synced_ns_ >= kSyncNs) {
-        status = spool_->Sync();
-        synced_ns_ = BootNow();
-        WatchPumps();
+    Status synced;
+    {
+        std::lock_guard lock(mutex_);
+        synced = synced_;
     }
-    Told(status);
+    Told(status.ok() ? synced : status);
     return status.ok();
+}
+
+// A disk that is slow to sync must not keep records in the rings, which hold a tenth of a second of a flood.
+void EventStore::Sync() {
+    for (;;) {
+        std::shared_ptr<Spool> spool;
+        {
+            std::lock_guard lock(mutex_);
+            if (!pumps_.empty() || options_.readers.empty()) spool = spool_;
+        }
+        if (spool) {
+            const Status synced = spool->Sync();
+            WatchPumps();
+            std::lock_guard lock(mutex_);
+            synced_ = synced;
+        }
+        std::unique_lock lock(mutex_);
+        if (stopped_.wait_for(lock, spool ? kSync : kRetry, [this] { return stop_; })) return;
+    }
 }
 
 // Stops at the first that the disk does not take; it and what is behind it wait.
@@ -202,7 +255,7 @@ Status EventStore::StoreSome() {
         for (int i = 0; i < kAtOnce && !hand_.empty(); ++i) {
             status = StoreOne(hand_.front());
             if (absl::IsResourceExhausted(status)) break;
-            own += hand_.front().event->kernel_seq() == 0;
+            own += hand_.front().own();
             ++(status.ok() ? stored : refused);
             hand_.pop_front();
         }
@@ -214,8 +267,19 @@ Status EventStore::StoreSome() {
     return absl::IsResourceExhausted(status) ? status : absl::OkStatus();
 }
 
-Status EventStore::StoreOne(const Item& item) {
-    const v1::Event& event = *item.event;
+Status EventStore::StoreBytes(const Item& item) {
+    const auto event = model::EventBytes::Of(item.bytes);
+    if (!event) return absl::InternalError("an event that was just serialised cannot be read");
+    const Status status = spool_->Append(*event);
+    if (!absl::IsInvalidArgument(status)) return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
+    v1::Event large;  // of which is told
+    SK_RETURN_IF_ERROR(event->Parse(&large));
+    return Append(&large);
+}
+
+Status EventStore::StoreOne(Item& item) {
+    if (item.event == nullptr) return StoreBytes(item);
+    v1::Event& event = *item.event;
     const std::string& id = event.sandbox().id();
     if (event.has_dns() && event.dns().quiet()) {
         // Of before this start: counted then.
@@ -238,20 +302,18 @@ Status EventStore::StoreOne(const Item& item) {
     }
     // This agent has seen the end of it alone.
     if (event.has_summary() && earlier_.count(id) > 0) {
-        v1::Event whole = event;
-        whole.mutable_summary()->clear_kinds();
+        event.mutable_summary()->clear_kinds();
         for (const auto& [kind, events] : spool_->BooksOf(id).kinds) {
-            v1::KindCount* count = whole.mutable_summary()->add_kinds();
+            v1::KindCount* count = event.mutable_summary()->add_kinds();
             count->set_kind(kind);
             count->set_events(events);
         }
-        return Append(whole);
     }
-    return Append(event);
+    return Append(&event);
 }
 
-Status EventStore::Append(const v1::Event& event) {
-    const Status status = spool_->Append(event);
+Status EventStore::Append(v1::Event* event) {
+    const Status status = spool_->Append(*event);
     if (status.ok() || absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status))
         return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
     // After its seal, which the spool counts, or larger than any record.
@@ -259,14 +321,14 @@ Status EventStore::Append(const v1::Event& event) {
     LogError(status.message());
     v1::Event lost;
     Stamp(&lost);
-    lost.set_node(event.node());
+    lost.set_node(event->node());
     lost.set_kind("lost");
-    *lost.mutable_sandbox() = event.sandbox();
+    *lost.mutable_sandbox() = event->sandbox();
     lost.mutable_lost()->set_count(1);
     lost.mutable_lost()->set_stage("spool");
     lost.mutable_lost()->set_cause("too large");
-    lost.mutable_lost()->set_first_seq(event.kernel_seq());
-    lost.mutable_lost()->set_last_seq(event.kernel_seq());
+    lost.mutable_lost()->set_first_seq(event->kernel_seq());
+    lost.mutable_lost()->set_last_seq(event->kernel_seq());
     (void)spool_->Append(&lost);  // refused when the disk takes nothing: then the gap tells it
     return status;
 }

@@ -1,7 +1,7 @@
 // The thread that brings events into the spool, and the pumps that empty it.
 //
 //   auto store = EventStore::Open(options);         // a disk that takes nothing is tried again, and no failure
-//   path.AddKeeper([&](const auto& event) { store->Take(event); });
+//   path.AddObserver([&](const v1::Event& event) { store->Take(event); });
 //   path.Resume(slot, generation, ...store->earlier()...)      // of adopted sandboxes
 //   store->Start(ids of the sandboxes that live);   // all others are sealed
 //   per pass over the rings: store->EndPass(path.PassesHandedOn()); release up to store->stored_pass()
@@ -65,9 +65,8 @@ class EventStore {
     // Of sandboxes that were open when the spool was opened; empty when it could not be. Before Start.
     const std::map<std::string, ChainBooks>& earlier() const { return earlier_; }
 
-    // Any thread. None waits for the disk. The event may be others' too: nobody changes it any more.
-    void Take(std::shared_ptr<const v1::Event> event);
-    void Take(const v1::Event& event) { Take(std::make_shared<const v1::Event>(event)); }
+    // Any thread. None waits for the disk. Most events are serialised here and now, where their memory was made and goes back to.
+    void Take(const v1::Event& event);
     void Destroyed(const v1::Sandbox& sandbox);
     void EndPass(uint64_t pass);
     uint64_t stored_pass() const { return stored_pass_; }
@@ -77,7 +76,10 @@ class EventStore {
 
   private:
     struct Item {
-        std::shared_ptr<const v1::Event> event;
+        bool own() const { return event != nullptr && event->kernel_seq() == 0; }
+
+        std::unique_ptr<v1::Event> event;  // null: it is all in bytes
+        std::string bytes;
         bool seal = false;  // of event's sandbox
     };
     struct LeftOut {
@@ -97,8 +99,10 @@ class EventStore {
     bool Step(uint64_t pass);
     Status Store();
     Status StoreSome();
-    Status StoreOne(const Item& item);
-    Status Append(const v1::Event& event);
+    Status StoreOne(Item& item);
+    Status StoreBytes(const Item& item);
+    Status Append(v1::Event* event);
+    void Sync();
     Status TellLeftOut(const std::string& sandbox);
     Status TellAllLeftOut();
     Status TellOverflow();
@@ -110,9 +114,11 @@ class EventStore {
     std::map<std::string, ChainBooks> earlier_;
     std::set<std::string> alive_;
     std::thread thread_;
+    std::thread syncer_;  // whoever stores waits for no disk but for room in its cache
 
     mutable std::mutex mutex_;
-    std::condition_variable wake_;
+    std::condition_variable wake_;     // of the thread that stores
+    std::condition_variable stopped_;  // of the syncer
     std::deque<Item> queue_;
     uint64_t pass_ = 0;
     bool idle_ = true;  // the thread has nothing in hand
@@ -120,6 +126,7 @@ class EventStore {
     size_t own_waiting_ = 0;
     uint64_t overflow_to_tell_ = 0;
     Status health_;
+    Status synced_;  // the last sync
     StoreCounters counters_;
     std::shared_ptr<Spool> spool_;  // set once, under mutex_
     std::vector<std::unique_ptr<SpoolPump>> pumps_;  // likewise, in the order of options_.readers
@@ -128,9 +135,9 @@ class EventStore {
     // Of the thread.
     std::deque<Item> hand_;
     std::map<std::string, LeftOut> left_out_;  // by sandbox; empty after each pass
-    uint64_t synced_ns_ = 0;
     uint64_t opened_ns_ = 0;  // last try
-    std::vector<bool> complained_;  // by pump
+
+    std::vector<bool> complained_;  // by pump; of the syncer, once there are pumps
 };
 
 }  // namespace stockade::pipeline

@@ -16,8 +16,12 @@ constexpr size_t kChainBytes = 64;
 // export_seq and chain with their heads.
 constexpr size_t kAddedBytes = 16 + 3 + kChainBytes;
 
-// Behind what is there.
-void AppendSerialised(const v1::Event& event, std::string* out) {
+// Of one start of the machine.
+uint64_t SlotKey(const v1::Sandbox& sandbox) { return (uint64_t{sandbox.generation()} << 32) | sandbox.slot(); }
+
+}  // namespace
+
+void AppendCanonical(const v1::Event& event, std::string* out) {
     const size_t before = out->size(), bytes = event.ByteSizeLong();
     out->reserve(before + bytes + kAddedBytes);
     out->resize(before + bytes);
@@ -33,20 +37,15 @@ void AppendSerialised(const v1::Event& event, std::string* out) {
     event.SerializeWithCachedSizes(&coded);
 }
 
-// Of one start of the machine.
-uint64_t SlotKey(const v1::Sandbox& sandbox) { return (uint64_t{sandbox.generation()} << 32) | sandbox.slot(); }
-
-}  // namespace
-
 std::string ChainAfter(absl::string_view before, const v1::Event& event) {
     std::string text(before);
     if (event.chain().empty()) {
-        AppendSerialised(event, &text);
+        AppendCanonical(event, &text);
         return Sha256Hex(text);
     }
     v1::Event plain = event;
     plain.clear_chain();
-    AppendSerialised(plain, &text);
+    AppendCanonical(plain, &text);
     return Sha256Hex(text);
 }
 
@@ -83,55 +82,83 @@ void ExportChain::Enter(const v1::Event& event, absl::string_view sandbox, Head*
     if (event.has_lost() && event.lost().exports_size() == 0) books.told += event.lost().count();
 }
 
+bool ExportChain::Has(absl::string_view sandbox, uint64_t kernel_seq) const {
+    const auto found = heads_.find(sandbox);
+    return found != heads_.end() && found->second.books.seen.Contains(kernel_seq);
+}
+
 bool ExportChain::Has(const v1::Event& event) const {
     const v1::Sandbox& sandbox = event.sandbox();
     if (sandbox.id().empty() && sandbox.slot() != 0) return sealed_slots_.count(SlotKey(sandbox)) > 0;
-    const auto found = heads_.find(sandbox.id());
-    return found != heads_.end() && found->second.books.seen.Contains(event.kernel_seq());
+    return Has(sandbox.id(), event.kernel_seq());
 }
 
-// The event behind what text_ has, with this number and without a chain. `sandbox` becomes its sandbox, serialised; it lies in text_.
-void ExportChain::Serialise(const v1::Event& event, uint64_t seq, absl::string_view* sandbox) {
+// Gives the head its next number and chain: over `event`, or its `bytes` where they are made. `sandbox` becomes that of the
+// event, serialised. Both lie in text_.
+absl::string_view ExportChain::Link(const v1::Event* event, absl::string_view bytes, Head* head, absl::string_view* sandbox) {
+    text_ = head->chain;
     const size_t start = text_.size();
-    if (event.export_seq() == 0 && event.chain().empty()) {
-        AppendSerialised(event, &text_);
+    if (event == nullptr) {
+        text_.reserve(start + bytes.size() + kAddedBytes);
+        text_.append(bytes.data(), bytes.size());
+    } else if (event->export_seq() == 0 && event->chain().empty()) {
+        AppendCanonical(*event, &text_);
     } else {
-        v1::Event plain = event;
+        v1::Event plain = *event;
         plain.clear_export_seq();
         plain.clear_chain();
-        AppendSerialised(plain, &text_);
+        AppendCanonical(plain, &text_);
     }
     // Fields stand in the order of their numbers: this one before the first that is greater.
-    const std::string number = model::WireNumber(v1::Event::kExportSeqFieldNumber, seq);
-    size_t place = start, from = 0, bytes = 0;
+    const std::string number = model::WireNumber(v1::Event::kExportSeqFieldNumber, ++head->seq);
+    size_t place = start, from = 0, size = 0;
     model::WireReader reader(absl::string_view(text_).substr(start));
     for (model::WireField field; reader.Next(&field) && field.number < v1::Event::kExportSeqFieldNumber;) {
         place = static_cast<size_t>(reader.at() - text_.data());
         if (field.number != v1::Event::kSandboxFieldNumber) continue;
         from = static_cast<size_t>(field.bytes.data() - text_.data());
-        bytes = field.bytes.size();
+        size = field.bytes.size();
     }
     text_.insert(place, number);
-    *sandbox = absl::string_view(text_).substr(from, bytes);
+    head->chain = Sha256Hex(text_);
+    // A field may stand anywhere: at the end it costs no second look at all the others.
+    text_ += model::WireText(v1::Event::kChainFieldNumber, head->chain);
+    *sandbox = absl::string_view(text_).substr(from, size);
+    return absl::string_view(text_).substr(start);
 }
 
 StatusOr<absl::string_view> ExportChain::Add(const v1::Event& event) {
     Head& head = heads_[event.sandbox().id()];
     // What is lost of a sandbox may turn out after its end: then it is sealed once more.
-    if (head.sealed && !event.has_lost() && !event.has_seal()) {
-        ++after_seal_;
-        return absl::FailedPreconditionError(absl::StrCat("an event of ", event.sandbox().id(), " after its seal"));
-    }
-    text_ = head.chain;
-    const size_t start = text_.size();
+    if (head.sealed && !event.has_lost() && !event.has_seal()) return AfterSeal(event.sandbox().id());
     absl::string_view sandbox;
-    Serialise(event, ++head.seq, &sandbox);
-    head.chain = Sha256Hex(text_);
+    const absl::string_view bytes = Link(&event, {}, &head, &sandbox);
     Enter(event, sandbox, &head);
-    // A field may stand anywhere: at the end it costs no second look at all the others.
-    text_ += model::WireText(v1::Event::kChainFieldNumber, head.chain);
     if (event.has_seal()) Close(event.sandbox().id(), SlotKey(event.sandbox()));
-    return absl::string_view(text_).substr(start);
+    return bytes;
+}
+
+StatusOr<absl::string_view> ExportChain::Add(const model::EventBytes& event) {
+    auto found = heads_.find(event.sandbox);
+    if (found == heads_.end()) found = heads_.emplace(event.sandbox, Head()).first;
+    Head& head = found->second;
+    if (head.sealed) return AfterSeal(event.sandbox);
+    absl::string_view sandbox;
+    const absl::string_view bytes = Link(nullptr, event.bytes, &head, &sandbox);
+    if (sandbox != head.sandbox) {
+        (void)head.books.sandbox.ParseFromArray(sandbox.data(), static_cast<int>(sandbox.size()));
+        head.sandbox = std::string(sandbox);
+    }
+    (void)head.books.seen.Add(event.kernel_seq);  // what was there is asked before
+    auto kind = head.books.kinds.find(event.kind);
+    if (kind == head.books.kinds.end()) kind = head.books.kinds.emplace(event.kind, 0).first;
+    ++kind->second;
+    return bytes;
+}
+
+Status ExportChain::AfterSeal(absl::string_view sandbox) {
+    ++after_seal_;
+    return absl::FailedPreconditionError(absl::StrCat("an event of ", sandbox, " after its seal"));
 }
 
 Status ExportChain::Add(v1::Event* event) {

@@ -59,6 +59,46 @@ TEST(ExportChain, BytesAreThoseOfTheSerialiserWithNumberAndChain) {
     EXPECT_GT(labels, 100u) << "events whose serialisation has more than one order";
 }
 
+// What was serialised elsewhere gets the same numbers, chains and books.
+TEST(ExportChain, BytesGiveWhatTheEventGives) {
+    ExportChain by_event("n1", nullptr), by_bytes("n1", nullptr);
+    for (uint32_t seed = 0; seed < 500; ++seed) {
+        v1::Event event;
+        model::Filler filler(seed);
+        filler.Fill(&event);
+        event.mutable_file()->set_op("open-read");
+        event.clear_export_seq();
+        event.clear_chain();
+        event.set_kernel_seq(seed + 1);
+        event.mutable_sandbox()->set_id(absl::StrCat("sbx", seed % 3));
+        std::string bytes;
+        AppendCanonical(event, &bytes);
+        const auto looked_at = model::EventBytes::Of(bytes);
+        ASSERT_TRUE(looked_at);
+        const auto expected = by_event.Add(event), got = by_bytes.Add(*looked_at);
+        ASSERT_TRUE(expected.ok() && got.ok());
+        ASSERT_EQ(*got, *expected) << seed;
+        EXPECT_TRUE(by_bytes.Has(event));
+    }
+    for (const char* sandbox : {"sbx0", "sbx1", "sbx2"}) {
+        const ChainBooks got = by_bytes.HeadOf(sandbox).books, expected = by_event.HeadOf(sandbox).books;
+        EXPECT_EQ(got.seen.ToText(), expected.seen.ToText());
+        EXPECT_EQ(got.kinds, expected.kinds);
+        EXPECT_EQ(got.sandbox.ShortDebugString(), expected.sandbox.ShortDebugString());
+    }
+    // After a seal neither is taken.
+    v1::Sandbox sandbox;
+    sandbox.set_id("sbx0");
+    const v1::Event seal = by_bytes.Seal(sandbox);
+    ASSERT_TRUE(by_bytes.Add(seal).ok());
+    v1::Event late;
+    late.mutable_sandbox()->set_id("sbx0");
+    late.mutable_file();
+    const std::string bytes = late.SerializeAsString();
+    EXPECT_TRUE(absl::IsFailedPrecondition(by_bytes.Add(*model::EventBytes::Of(bytes)).status()));
+    EXPECT_EQ(by_bytes.after_seal(), 1u);
+}
+
 // They come from the serialised form: what changes there must be seen.
 TEST(ExportChain, TheBooksHaveTheLatestSandbox) {
     ExportChain chain("n1", nullptr);

@@ -45,8 +45,8 @@ std::vector<v1::LostRange> RangesOf(const std::vector<v1::Event>& events) {
 
 }  // namespace
 
-Lane LaneOf(const v1::Event& event) {
-    switch (event.payload_case()) {
+Lane LaneOf(v1::Event::PayloadCase payload, absl::string_view verdict) {
+    switch (payload) {
         case v1::Event::kFinding:
         case v1::Event::kAction:
         case v1::Event::kLifecycle:
@@ -60,7 +60,6 @@ Lane LaneOf(const v1::Event& event) {
         default:
             break;
     }
-    const std::string& verdict = event.verdict();
     return verdict == "deny" || verdict == "kill-process" || verdict == "kill-sandbox" ? kViolations
                                                                                        : kTelemetry;
 }
@@ -78,7 +77,7 @@ Spool::~Spool() {
     (void)Flush();
     (void)Commit();
     std::lock_guard lock(mutex_);
-    (void)SaveAcks();
+    (void)ReplaceFile(PathOf("acks"), AcksText());
 }
 
 std::string Spool::PathOf(absl::string_view name) const { return absl::StrCat(options_.dir, "/", name); }
@@ -122,6 +121,27 @@ std::map<std::string, ChainBooks> Spool::Unsealed() const {
 }
 
 Status Spool::AppendLocked(const v1::Event& event, bool bounded) {
+    SK_RETURN_IF_ERROR(MakeRoom(event.ByteSizeLong(), bounded));
+    SK_ASSIGN_OR_RETURN(const absl::string_view payload, chain_.Add(event));
+    Put(LaneOf(event.payload_case(), event.verdict()), payload);
+    return absl::OkStatus();
+}
+
+Status Spool::Append(const model::EventBytes& event) {
+    std::lock_guard lock(mutex_);
+    if (damage_to_tell_ > 0) TellDamage();
+    if (chain_.Has(event.sandbox, event.kernel_seq)) {
+        ++counters_.again;
+        return absl::AlreadyExistsError(absl::StrCat(event.id, " is in the spool"));
+    }
+    SK_RETURN_IF_ERROR(MakeRoom(event.bytes.size(), true));
+    SK_ASSIGN_OR_RETURN(const absl::string_view payload, chain_.Add(event));
+    Put(LaneOf(event.payload, event.verdict), payload);
+    return absl::OkStatus();
+}
+
+// For an event of so many bytes, before it has its number: what is given up for it is told of in its sandbox's chain.
+Status Spool::MakeRoom(size_t bytes, bool bounded) {
     size_t waiting = 0;
     for (const LaneState& lane : lanes_) waiting += lane.buffer.size();
     if (bounded && waiting >= options_.buffer_bytes) {
@@ -130,7 +150,7 @@ Status Spool::AppendLocked(const v1::Event& event, bool bounded) {
             return absl::ResourceExhaustedError(absl::StrCat("spool ", options_.dir, ": ", status.message()));
         }
     }
-    const size_t bytes = event.ByteSizeLong() + 128;  // and number, chain, head
+    bytes += 128;  // and number, chain, head
     if (bytes > kMaxRecordBytes) {
         ++counters_.refused;
         return absl::InvalidArgumentError(
@@ -138,15 +158,16 @@ Status Spool::AppendLocked(const v1::Event& event, bool bounded) {
     }
     while (bounded && Bytes() + bytes > options_.max_bytes && GiveUpOldest()) {
     }
-    SK_ASSIGN_OR_RETURN(const absl::string_view payload, chain_.Add(event));
-    const Lane lane = LaneOf(event);
+    return absl::OkStatus();
+}
+
+void Spool::Put(Lane lane, absl::string_view payload) {
     LaneState& state = lanes_[lane];
     const uint64_t position = next_position_++;
     if (state.buffer.empty()) state.buffer_first = position;
     state.buffer_last = position;
     AppendRecord(position, lane, payload, &state.buffer);
     ++counters_.appended;
-    return absl::OkStatus();
 }
 
 Status Spool::Seal(const v1::Sandbox& sandbox) {

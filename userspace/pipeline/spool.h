@@ -51,7 +51,7 @@ namespace stockade::pipeline {
 
 // In the order in which they are given up.
 enum Lane : uint8_t { kTelemetry, kViolations, kFindings, kLanes };
-Lane LaneOf(const v1::Event& event);
+Lane LaneOf(v1::Event::PayloadCase payload, absl::string_view verdict);
 
 struct SpoolCounters {
     uint64_t appended = 0;
@@ -97,6 +97,8 @@ class Spool {
     // kAlreadyExists when a record of that kernel_seq is in the sandbox's chain, or its sandbox is sealed and known by its
     // slot alone: it is left as it is.
     Status Append(const v1::Event& event);
+    // What AppendCanonical (export_chain.h) made of one; the same but for that.
+    Status Append(const model::EventBytes& event);
     // And sets the number and chain that it was given.
     Status Append(v1::Event* event);
     // Several calls as one: held by each alone, the lock goes to a reader that is catching up more often than to who writes.
@@ -179,10 +181,12 @@ class Spool {
     Status LoadHeads();
     Status LoadAcks();
     Snapshot TakeSnapshot() const;
-    Status SaveAcks();
+    std::string AcksText() const;
     // spool.cc
     std::string PathOf(absl::string_view name) const;
     Status AppendLocked(const v1::Event& event, bool bounded);
+    Status MakeRoom(size_t bytes, bool bounded);
+    void Put(Lane lane, absl::string_view payload);
     Status FlushLocked();
     Status FlushLanes();
     Status FlushLane(Lane lane);
@@ -217,6 +221,7 @@ class Spool {
     std::mutex commit_mutex_;             // of who syncs; before mutex_
     mutable std::recursive_mutex mutex_;  // for Hold
     std::mutex heads_mutex_;              // of the file heads alone; last
+    std::mutex acks_mutex_;               // of the file acks alone
     Fd lock_;
     ExportChain chain_;
     LaneState lanes_[kLanes];

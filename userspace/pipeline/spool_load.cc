@@ -96,7 +96,7 @@ Status Spool::Load() {
     RestoreChains(found);
     // A disk that cannot be written is known now, and not when the first event comes. One that is full may have room
     // once what is here has been delivered.
-    if (const Status saved = SaveAcks(); !saved.ok()) {
+    if (const Status saved = ReplaceFile(PathOf("acks"), AcksText()); !saved.ok()) {
         Count(saved);
         if (!IsDiskFull(saved)) return saved;
     }
@@ -329,11 +329,11 @@ Status Spool::LoadHeads() {
     return absl::OkStatus();
 }
 
-Status Spool::SaveAcks() {
+std::string Spool::AcksText() const {
     std::vector<std::string> lines;
     for (const auto& [name, reader] : readers_)
         lines.push_back(absl::StrCat(reader.acked, " ", absl::CEscape(name)));
-    return ReplaceFile(PathOf("acks"), WithChecksum(lines));
+    return WithChecksum(lines);
 }
 
 // A reader that the configuration does not have any more holds nothing back.

@@ -28,8 +28,17 @@ Status Spool::Sync() {
         SK_RETURN_IF_ERROR(FlushLocked());
     }
     SK_RETURN_IF_ERROR(Commit());
+    // As above: whoever appends does not wait for the disk.
+    std::string acks;
+    {
+        std::lock_guard lock(mutex_);
+        acks = AcksText();
+    }
+    {
+        std::lock_guard saving(acks_mutex_);
+        SK_RETURN_IF_ERROR(ReplaceFile(PathOf("acks"), acks));
+    }
     std::lock_guard lock(mutex_);
-    SK_RETURN_IF_ERROR(SaveAcks());
     Collect();
     return absl::OkStatus();
 }
