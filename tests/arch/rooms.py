@@ -63,6 +63,7 @@ LIBRARIES = {
     # The node's signature under the events that leave it.
     r'sodium\.h': {'userspace/pipeline', 'tests'},
     r'librdkafka/.*': {'exporters', 'tests'},
+    r'curl/.*': {'exporters'},
     # userspace/model: names of system calls.
     r'seccomp\.h': {'userspace/launch', 'userspace/model', 'tests'},
     r'CLI/.*': {'userspace/cmd', 'tests'},

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -165,6 +166,10 @@ std::vector<std::string> ExporterWarnings(const EventsConfig& events) {
         if (has("sasl") && (!has("tls") || exporter.options.at("tls") != "true"))
             warnings.push_back(absl::StrCat(exporter.option_at.at("sasl"),
                                             ": without tls: true the login and all events go in the clear"));
+        if (has("headersfile") && exporter.options.count("endpoint") > 0 &&
+            absl::StartsWith(exporter.options.at("endpoint"), "http://"))
+            warnings.push_back(absl::StrCat(exporter.option_at.at("headersfile"),
+                                            ": to an endpoint of http:// the headers and all events go in the clear"));
     }
     return warnings;
 }

@@ -15,7 +15,7 @@ class Node;
 namespace stockade::cmd {
 
 struct ExporterConfig {
-    std::string kind;                            // jsonl, kafka
+    std::string kind;                            // jsonl, kafka, otlp
     std::string name;                            // of its place in the spool; the kind, where none is given
     std::map<std::string, std::string> options;  // all other keys; what they mean the exporter knows
     std::string at;                              // file:line:column of the entry

@@ -13,6 +13,8 @@
 #include "exporters/kafka/kafka.h"
 #include "exporters/kafka/kafka_options.h"
 #include "exporters/kafka/kafka_topics.h"
+#include "exporters/otlp/otlp.h"
+#include "exporters/otlp/otlp_options.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/log.h"
 #include "userspace/base/log_target.h"
@@ -64,6 +66,11 @@ std::vector<Exporter> Exporters() {
               return exporters::ParseKafkaOptions(options).status();
           }},
          exporters::MakeKafka},
+        {{"otlp", exporters::OtlpOptionNames(),
+          [](const exporters::ExporterOptions& options) {
+              return exporters::ParseOtlpOptions(options).status();
+          }},
+         exporters::MakeOtlp},
     };
 }
 

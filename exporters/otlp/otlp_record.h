@@ -1,0 +1,16 @@
+// An event as a log record of OTLP. Pure.
+#pragma once
+
+#include "exporters/format/format.h"
+#include "exporters/otlp/otlp.pb.h"
+#include "userspace/model/event.pb.h"
+
+namespace stockade::exporters {
+
+otlp::LogRecord ToLogRecord(const v1::Event& event, Format format, uint64_t observed_ns);
+// The node whose events they are: service.name stockade, host.name.
+otlp::Resource ToResource(const std::string& node);
+// That the receiver may have it already.
+void MarkAgain(otlp::LogRecord* record);
+
+}  // namespace stockade::exporters
