@@ -61,8 +61,10 @@ absl::string_view ClassOf(v1::Event::PayloadCase payload) {
             return "network";
         case v1::Event::kDns:
             return "dns";
-        case v1::Event::kFinding:
         case v1::Event::kAction:
+            // What a person asked for is looked up by who it was.
+            return event.action().has_actor_uid() ? "audit" : "findings";
+        case v1::Event::kFinding:
             return "findings";
         case v1::Event::kAgent:
             return "audit";

@@ -37,6 +37,14 @@ TEST(Format, EveryKindHasAClass) {
     EXPECT_EQ(seen, known);
 }
 
+TEST(Format, WhatAPersonAskedForIsAudit) {
+    v1::Event event;
+    event.mutable_action()->set_action("kill-sandbox");
+    EXPECT_EQ(ClassOf(event), "findings");
+    event.mutable_action()->set_actor_uid(0);
+    EXPECT_EQ(ClassOf(event), "audit") << "root as well";
+}
+
 TEST(Format, TheKeyIsTheSessionThenTheSandboxThenTheNode) {
     v1::Event event;
     event.set_node("n1");

@@ -224,6 +224,7 @@ class Agent {
     Status Act(Run& run, sandbox::Sandbox& sandbox, const RuleFinding& finding);
     static bool IsDone(const Run& run, const RuleFinding& finding);
     static v1::Action ActionOf(absl::string_view action, const RuleFinding& finding);
+    v1::Action ActionOf(absl::string_view action, const Connection& actor, const std::string& reason) const;
     void PublishAction(const sandbox::Sandbox& sandbox, v1::Action action);
     void TellKillAction(Run& run, const sandbox::Sandbox& sandbox);
 
@@ -272,6 +273,8 @@ class Agent {
 
     // agent_events.cc
     void PublishStep(const sandbox::Sandbox& sandbox, int step, const std::string& detail = "");
+    void TellPolicy(const model::PolicyRef& policy);
+    void TellOwn(const std::string& op, const std::string& detail);
     void PublishKilled(const Run& run, const sandbox::Sandbox& sandbox, bool pending);
     v1::Event Envelope(const sandbox::Sandbox& sandbox) const;
 
@@ -321,6 +324,7 @@ class Agent {
     uint64_t published_ns_ = 0;      // metrics
     bool helper_gone_ = false;
     bool accept_failed_ = false;  // the last try failed, and the log says so
+    std::map<std::string, std::string> policies_told_;  // hash by name
     Fd signals_;
 };
 

@@ -10,6 +10,12 @@
 #include "userspace/model/text.h"
 
 namespace stockade::cmd {
+namespace {
+
+// Names come with policies of single runs as well; forgetting costs an event that says the same again.
+constexpr size_t kMaxPoliciesTold = 1024;
+
+}  // namespace
 
 std::string HostName() {
     char name[256] = "";
@@ -35,6 +41,26 @@ void Agent::StartStore() {
     std::set<std::string> alive;
     for (const auto& [id, run] : runs_) alive.insert(id);
     store_->Start(std::move(alive));
+}
+
+// The agent about itself, for who audits.
+void Agent::TellOwn(const std::string& op, const std::string& detail) {
+    v1::Event event;
+    event.set_kind("agent");
+    event.mutable_agent()->set_op(op);
+    event.mutable_agent()->set_version(kVersion);
+    event.mutable_agent()->set_detail(detail);
+    hub_->path().Publish(std::move(event));
+}
+
+// Under what sandboxes start: once for each policy, and when another has its name.
+void Agent::TellPolicy(const model::PolicyRef& policy) {
+    if (policies_told_.size() >= kMaxPoliciesTold) policies_told_.clear();
+    std::string& known = policies_told_[policy.name];
+    if (known == policy.hash) return;
+    const std::string before = std::exchange(known, policy.hash);
+    TellOwn(before.empty() ? "policy-loaded" : "policy-changed",
+            absl::StrCat(policy.name, " ", policy.hash, before.empty() ? "" : ", before ", before));
 }
 
 v1::Event Agent::Envelope(const sandbox::Sandbox& sandbox) const {

@@ -9,6 +9,8 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
+#include "userspace/cmd/shown_command.h"
+#include "userspace/decode/redact.h"
 #include "userspace/model/lifecycle.h"
 
 namespace stockade::cmd {
@@ -187,13 +189,24 @@ void Agent::KillOnRequest(int fd, const api::Kill& kill) {
     if (run->killing || run->ended) {
         return SendError(fd, absl::FailedPreconditionError("the sandbox is ending already"));
     }
+    std::string reason = kill.reason();
+    (void)decode::Redactor::Default().RedactText(&reason);  // whether it had a secret nobody asks
     // The shim learns why before the kernel is told, so that it does not take it for a crash.
     api::Message told;
     told.mutable_shim_kill()->set_end("killed");
-    told.mutable_shim_kill()->set_reason(kill.reason().empty() ? "killed by stockade kill" : kill.reason());
+    told.mutable_shim_kill()->set_reason(reason.empty() ? "killed by stockade kill" : reason);
     const Status condemned =
         sensor_.Condemn({.slot = sandbox.slot, .generation = sandbox.generation}, SK_CODE_CONDEMNED);
-    if (!condemned.ok()) return SendError(fd, condemned);
+    // Told once the sandbox is empty, with how long that took.
+    v1::Action action = ActionOf("kill-sandbox", *connections_[fd], reason);
+    if (!condemned.ok()) {
+        action.set_result("failed");
+        action.set_detail(absl::StrCat(reason, reason.empty() ? "" : ": ", condemned.message()));
+        PublishAction(sandbox, std::move(action));
+        return SendError(fd, condemned);
+    }
+    run->kill_action = std::move(action);
+    run->kill_event_ns = BootNow();
     if (sandbox.times.condemned_ns == 0) sandbox.times.condemned_ns = BootNow();
     (void)registry_.Move(sandbox, model::SandboxState::kCondemned);
     run->kill_client_fd = fd;

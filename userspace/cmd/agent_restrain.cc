@@ -77,16 +77,10 @@ void Agent::ControlOnRequest(int fd, const api::Control& control) {
         return SendError(fd, absl::FailedPreconditionError("the sandbox is ending already"));
     const uint64_t asked = BootNow();
     const Status status = Control(control.action(), *run, sandbox);
-    v1::Action action;
-    action.set_action(control.action() == "isolate" ? "isolate-network" : control.action());
+    v1::Action action =
+        ActionOf(control.action() == "isolate" ? "isolate-network" : control.action(), *connections_[fd], control.reason());
     action.set_result(status.ok() ? "done" : "failed");
-    // Who has just written can be asked.
-    if (const StatusOr<api::Peer> peer = connections_[fd]->channel.PeerCredentials(); peer.ok()) {
-        action.set_actor_uid(peer->uid);
-        action.set_actor_pid(static_cast<uint32_t>(peer->pid));
-    }
-    action.set_detail(absl::StrCat(control.reason(), control.reason().empty() || status.ok() ? "" : ": ",
-                                   status.message()));
+    if (!status.ok()) action.set_detail(absl::StrCat(action.detail(), action.detail().empty() ? "" : ": ", status.message()));
     action.set_latency_ns(BootNow() - asked);
     PublishAction(sandbox, std::move(action));
     if (!status.ok()) return SendError(fd, status);

@@ -7,6 +7,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
+#include "userspace/decode/redact.h"
 #include "userspace/model/lifecycle.h"
 
 namespace stockade::cmd {
@@ -98,12 +99,7 @@ void Agent::TellRules(const RuleEngine::Notice& notice) {
         LogInfo("rules: ", notice.text);
     }
     for (sandbox::Sandbox* sandbox : registry_.All()) SetCondition(*sandbox, kRulesBroken, notice.broken);
-    v1::Event event;
-    event.set_kind("agent");
-    event.mutable_agent()->set_op(notice.broken ? "rules-broken" : "rules-loaded");
-    event.mutable_agent()->set_version(kVersion);
-    event.mutable_agent()->set_detail(notice.text);
-    hub_->path().Publish(std::move(event));
+    TellOwn(notice.broken ? "rules-broken" : "rules-loaded", notice.text);
 }
 
 void Agent::TellMissed(const std::string& id) {
@@ -157,6 +153,20 @@ v1::Action Agent::ActionOf(absl::string_view action, const RuleFinding& finding)
     out.set_title(finding.event.finding().title());
     out.set_hash(finding.event.finding().hash());
     *out.mutable_evidence() = finding.event.finding().evidence();
+    return out;
+}
+
+// Asked for by a person. Who has just written can be asked who it is.
+v1::Action Agent::ActionOf(absl::string_view action, const Connection& actor, const std::string& reason) const {
+    v1::Action out;
+    out.set_action(std::string(action));
+    out.set_result("done");
+    if (const StatusOr<api::Peer> peer = actor.channel.PeerCredentials(); peer.ok()) {
+        out.set_actor_uid(peer->uid);
+        out.set_actor_pid(static_cast<uint32_t>(peer->pid));
+    }
+    out.set_detail(reason);
+    (void)decode::Redactor::Default().RedactText(out.mutable_detail());  // it stands in the log as well
     return out;
 }
 

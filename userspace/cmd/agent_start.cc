@@ -399,6 +399,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
 void Agent::OnReleased(Run& run, const api::ShimReleased& released) {
     sandbox::Sandbox* sandbox = registry_.Find(run.id);
     if (!released.started()) return;  // its end follows, with the reason
+    TellPolicy(policy);
     run.released = true;
     ++counts_.started;
     sandbox->times.started_ns = released.boot_ns();
