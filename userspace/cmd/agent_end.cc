@@ -10,6 +10,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
+#include "userspace/cmd/shown_command.h"
 #include "userspace/cmd/refusal_advice.h"
 #include "userspace/model/lifecycle.h"
 #include "userspace/model/reason.h"
@@ -314,7 +315,7 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
             row.set_pid(process.pid);
             row.set_ppid(process.ppid);
             row.set_comm(process.comm);
-            row.set_command(process.command);
+            row.set_command(ShownCommand(process));
             row.set_state(std::string(1, process.state));
             row.set_start_boot_ns(process.start_boot_ns);
         }

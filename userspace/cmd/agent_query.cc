@@ -155,7 +155,7 @@ void Agent::AnswerInspect(int fd, const std::string& id) {
                 row.set_pid(process.pid);
                 row.set_ppid(process.ppid);
                 row.set_comm(process.comm);
-                row.set_command(process.command);
+                row.set_command(ShownCommand(process));
                 row.set_state(std::string(1, process.state));
                 row.set_start_boot_ns(process.start_boot_ns);
             }

@@ -10,6 +10,7 @@
 #include "userspace/cmd/agent.h"
 #include "userspace/cmd/hidden_scripts.h"
 #include "userspace/cmd/landlock_rules.h"
+#include "userspace/cmd/shown_command.h"
 #include "userspace/cmd/refusal_advice.h"
 #include "userspace/launch/bind_check.h"
 #include "userspace/model/lifecycle.h"
@@ -130,7 +131,8 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
         run.notes.push_back(std::move(note));
     for (const int role : packet.message.fds()) run.own_root |= role == api::FD_ROOTFS;
     run.client_fd = connection.channel.fd();
-    sandbox->argv.assign(request.argv().begin(), request.argv().end());
+    // For lists and state files: the shim has its own.
+    sandbox->argv = WithoutSecrets({request.argv().begin(), request.argv().end()});
     sandbox->mode = run.policy.mode == SK_MODE_OBSERVE ? "observe" : "enforce";
     sandbox->cgroup = absl::StrCat(options_.home.path, "/", *id);
     if (rules_broken_) sandbox->conditions.push_back(kRulesBroken);

@@ -65,7 +65,6 @@ Evidence TakeEvidence(int cgroup_fd, uint64_t deadline_boot_ns) {
         if (BootNow() >= deadline_boot_ns) break;
         process.command = ReadShort(absl::StrCat("/proc/", process.pid, "/cmdline"), kMaxCommandBytes);
         while (!process.command.empty() && process.command.back() == '\0') process.command.pop_back();
-        std::replace(process.command.begin(), process.command.end(), '\0', ' ');
     }
     evidence.left_out = pids.size() - std::min(pids.size(), evidence.processes.size());
     evidence.taken_boot_ns = BootNow();

@@ -13,7 +13,7 @@ struct ProcessEvidence {
     char state = '?';
     uint64_t start_boot_ns = 0;
     std::string comm;     // raw bytes of the sandbox's choice
-    std::string command;  // argv with spaces; at most kMaxCommandBytes, raw bytes
+    std::string command;  // argv, with a zero byte between two; at most kMaxCommandBytes, raw bytes
 };
 
 struct Evidence {
