@@ -13,6 +13,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/log.h"
+#include "userspace/base/wall_time.h"
 #include "userspace/cmd/landlock_rules.h"
 #include "userspace/model/lifecycle.h"
 
@@ -87,7 +88,7 @@ Status Agent::Init() {
     OpenStore();
     pipeline::EventPath::Options path;
     path.node = HostName();
-    path.wall_offset_ns = WallNow() - BootNow();
+    path.wall_offset_ns = WallAt(0);
     path.lookup = [this](uint32_t slot, uint32_t generation) { return registry_.Lookup(slot, generation); };
     path.suppressed = [this](uint32_t slot, uint32_t generation) -> uint64_t {
         const StatusOr<sk_state> state = sensor_.ReadState({.slot = slot, .generation = generation});

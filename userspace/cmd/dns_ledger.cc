@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bpf/wire/dns_zone.h"
@@ -55,15 +57,24 @@ Status KeepHashKeys(const std::string& state_dir, const sk_hash_keys& keys) {
 StatusOr<DnsLedger> DnsLedger::Open(Options options) {
     DnsLedger ledger(std::move(options));
     SK_RETURN_IF_ERROR(MakeDirectory(ledger.options_.dir));
-    const auto oldest = fs::file_time_type::clock::now() - std::chrono::hours(24 * ledger.options_.keep_days);
+    std::vector<std::pair<fs::path, fs::file_time_type>> files;
+    fs::file_time_type latest = fs::file_time_type::min();
     std::error_code error;
     for (fs::directory_iterator at(ledger.options_.dir, error), end; !error && at != end; at.increment(error)) {
         std::error_code gone;
         const fs::file_time_type written = fs::last_write_time(at->path(), gone);
-        if (!gone && written < oldest && fs::remove(at->path(), gone)) continue;
-        ++ledger.count_;
+        files.emplace_back(at->path(), gone ? fs::file_time_type::max() : written);
+        if (!gone) latest = std::max(latest, written);
     }
     if (error) return ErrnoStatus(error.value(), absl::StrCat("list ", ledger.options_.dir));
+    // By the latest write where that is earlier than now: a clock that jumped ahead makes all look old, and would give every session a
+    // fresh budget.
+    const auto oldest = std::min(fs::file_time_type::clock::now(), latest) - std::chrono::hours(24 * ledger.options_.keep_days);
+    for (const auto& [path, written] : files) {
+        std::error_code stays;
+        if (written < oldest && fs::remove(path, stays)) continue;
+        ++ledger.count_;
+    }
     return ledger;
 }
 

@@ -105,10 +105,33 @@ TEST_F(DnsLedgerTest, ItsBoundHoldsForNewOnes) {
 
 TEST_F(DnsLedgerTest, WhatIsOldIsForgotten) {
     ASSERT_TRUE(Open().Write(Budget("session a", 1)).ok());
-    fs::last_write_time(OnlyFile(), fs::file_time_type::clock::now() - std::chrono::hours(24 * 29));
+    const fs::path a = OnlyFile();
+    ASSERT_TRUE(Open().Write(Budget("session b", 1)).ok());
+    fs::last_write_time(a, fs::file_time_type::clock::now() - std::chrono::hours(24 * 29));
     EXPECT_TRUE(*Open().Read("session a"));
-    fs::last_write_time(OnlyFile(), fs::file_time_type::clock::now() - std::chrono::hours(24 * 31));
+    fs::last_write_time(a, fs::file_time_type::clock::now() - std::chrono::hours(24 * 31));
     EXPECT_FALSE(*Open().Read("session a"));
+    EXPECT_TRUE(*Open().Read("session b"));
+}
+
+// What lies on the disk is moved instead of the clock, which others use as well.
+TEST_F(DnsLedgerTest, AClockThatJumpsGivesNobodyAFreshBudget) {
+    const auto now = fs::file_time_type::clock::now();
+    ASSERT_TRUE(Open().Write(Budget("session a", 1)).ok());
+    const fs::path a = OnlyFile();
+    ASSERT_TRUE(Open().Write(Budget("session b", 1)).ok());
+    const auto move = [&](std::chrono::hours by) {
+        for (const auto& file : fs::directory_iterator(dir_ + "/budgets")) fs::last_write_time(file.path(), now + by);
+    };
+    for (const int years : {-10, 10}) {  // as the clock went ahead, and back
+        move(std::chrono::hours(24 * 365 * years));
+        EXPECT_TRUE(*Open().Read("session a")) << years;
+        EXPECT_TRUE(*Open().Read("session b")) << years;
+    }
+    // One of them was written while the clock was ahead: the other is not old for that.
+    fs::last_write_time(a, now);
+    EXPECT_TRUE(*Open().Read("session a"));
+    EXPECT_TRUE(*Open().Read("session b"));
 }
 
 TEST_F(DnsLedgerTest, HashKeysStay) {

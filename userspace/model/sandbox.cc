@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/wall_time.h"
 #include "userspace/model/text.h"
 
 namespace stockade::model {
@@ -71,7 +72,7 @@ bool IsTraceparent(absl::string_view text) {
 std::string NewUlid() {
     uint64_t random[2];
     FillRandom(random, sizeof(random));
-    return EncodeUlid(WallNow() / 1'000'000, random[0], random[1]);
+    return EncodeUlid(WallAt(BootNow()) / 1'000'000, random[0], random[1]);
 }
 
 SandboxId SandboxId::New() {

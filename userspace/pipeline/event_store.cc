@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
+#include "userspace/base/wall_time.h"
 #include "userspace/model/sandbox.h"
 
 namespace stockade::pipeline {
@@ -40,10 +41,10 @@ bool IsPlain(const v1::Event& event) {
     }
 }
 
-// An event of this agent's own time: its wall clock is that of now.
+// An event of this agent's own time.
 void Stamp(v1::Event* event) {
-    const uint64_t wall = WallNow();
     event->set_boot_ns(BootNow());
+    const uint64_t wall = WallAt(event->boot_ns());
     event->mutable_time()->set_seconds(static_cast<int64_t>(wall / kNanos));
     event->mutable_time()->set_nanos(static_cast<int32_t>(wall % kNanos));
     event->set_id(absl::StrCat("evt_", model::NewUlid()));

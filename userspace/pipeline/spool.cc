@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
+#include "userspace/base/wall_time.h"
 
 namespace stockade::pipeline {
 namespace {
@@ -347,10 +348,10 @@ bool Spool::GiveUp(Lane lane) {
 
 v1::Event Spool::LostEvent(absl::string_view stage, absl::string_view cause, uint64_t count) const {
     v1::Event event;
-    const uint64_t wall = WallNow();
     event.set_node(options_.node);
     event.set_kind("lost");
     event.set_boot_ns(BootNow());
+    const uint64_t wall = WallAt(event.boot_ns());
     event.mutable_time()->set_seconds(static_cast<int64_t>(wall / kNanos));
     event.mutable_time()->set_nanos(static_cast<int32_t>(wall % kNanos));
     event.mutable_lost()->set_stage(std::string(stage));
