@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/tools/product.h"
 
 namespace stockade::testing_service {
@@ -151,6 +154,66 @@ TEST_F(AccessTest, EachSeesAndEndsTheirOwnAlsoAfterTheAgentWasKilled) {
     EXPECT_THAT(product_.Get("run/agent.log"), HasSubstr(absl::StrCat("killed on request of uid ", kMember)));
     EXPECT_EQ(As(0, {"kill", ids[1]}).status, 0);
     EXPECT_EQ(product_.Finish(root, "r").status, 137);
+}
+
+// Nobody speaks for another's session, nor spends its budget.
+TEST_F(AccessTest, AMembersSessionIsInANameSpaceOfItsOwn) {
+    const auto sessions = [&](uid_t uid, const std::string& session) {
+        const Ran ran = uid == 0 ? product_.Run("networkless", {"/bin/true"}, {"--session", session})
+                                 : As(uid, {"run", "--session", session, "--events", "-", "--", "/bin/true"});
+        EXPECT_EQ(ran.status, 0) << ran.Text();
+        std::set<std::string> seen;
+        std::vector<tests::Json> events = ran.events;
+        for (const absl::string_view line : absl::StrSplit(ran.out, '\n', absl::SkipEmpty())) events.push_back(tests::ParseJson(std::string(line)));
+        for (const tests::Json& event : events) {
+            if (!At(event, "sandbox.id").empty()) seen.insert(At(event, "sandbox.session"));
+        }
+        EXPECT_EQ(seen.size(), 1u) << ran.Text();
+        EXPECT_EQ(absl::StrContains(ran.err, "events of this run have the session " + *seen.begin()), uid != 0) << ran.err;
+        return *seen.begin();
+    };
+    EXPECT_EQ(sessions(0, "build-7"), "build-7");
+    EXPECT_EQ(sessions(kMember, "build-7"), absl::StrCat("uid", kMember, "/build-7"));
+    EXPECT_EQ(sessions(kOther, "build-7"), absl::StrCat("uid", kOther, "/build-7"));
+    // Their own whole name is that; somebody else's is not.
+    const std::string whole = absl::StrCat("uid", kMember, "/build-7");
+    EXPECT_EQ(sessions(kMember, whole), whole);
+    EXPECT_EQ(sessions(kOther, whole), absl::StrCat("uid", kOther, "/", whole));
+    product_.StopAgent(SIGTERM);
+    product_.Configure(absl::StrCat("api: {group: ", kGroup, ", policies: [networkless], sessions: any}\n"));
+    EXPECT_EQ(sessions(0, "build-7"), "build-7");
+    EXPECT_THAT(As(kMember, {"run", "--session", "build-7", "--", "/bin/true"}).err, HasSubstr("have the session build-7\n"));
+}
+
+TEST_F(AccessTest, WhoKilledIsInTheAuditEvents) {
+    product_.StopAgent(SIGTERM);
+    product_.Configure(absl::StrCat("events:\n  exporters:\n    - {kind: jsonl, path: ", product_.Path("events.jsonl"), "}\n"));
+    ASSERT_EQ(product_.Run("networkless", {"/bin/true"}).status, 0);
+    const pid_t member = StartAs(kMember, {"run", "--", "/bin/sleep", "1000"}, "m");
+    const pid_t root = product_.StartRun("networkless", {"/bin/sleep", "1000"}, "r");
+    std::string ids[2];
+    ASSERT_TRUE(Until([&] { return !(ids[0] = Sees(0, kMember)).empty() && !(ids[1] = Sees(0, 0)).empty(); }));
+    EXPECT_NE(As(kOther, {"kill", ids[0]}).status, 0);
+    EXPECT_EQ(As(kMember, {"kill", ids[0], "--reason", "it hangs"}).status, 0);
+    EXPECT_EQ(product_.Stockade({"kill", ids[1]}).status, 0);
+    EXPECT_EQ(product_.Finish(member, "m").status, 137);
+    EXPECT_EQ(product_.Finish(root, "r").status, 137);
+    // Under which policy they ran is audited as well.
+    EXPECT_THAT(product_.Get("events.jsonl"), HasSubstr("\"op\":\"policy-loaded\""));
+    std::vector<std::string> kills;
+    ASSERT_TRUE(Until([&] {
+        kills.clear();
+        for (const absl::string_view line : absl::StrSplit(product_.Get("events.jsonl"), '\n', absl::SkipEmpty())) {
+            const tests::Json event = tests::ParseJson(std::string(line));
+            if (At(event, "kind") != "action") continue;
+            EXPECT_NE(At(event, "action.actor_pid"), "");
+            kills.push_back(absl::StrCat(At(event, "action.action"), " ", At(event, "action.result"), " of ", At(event, "sandbox.id"), " by ",
+                                         At(event, "action.actor_uid"), ": ", At(event, "action.detail")));
+        }
+        return kills.size() >= 2;
+    }));
+    EXPECT_THAT(kills, testing::UnorderedElementsAre(absl::StrCat("kill-sandbox done of ", ids[0], " by ", kMember, ": it hangs"),
+                                                     absl::StrCat("kill-sandbox done of ", ids[1], " by 0: ")));
 }
 
 TEST_F(AccessTest, AMemberFollowsTheirOwnEvents) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/errno.h"
@@ -98,6 +99,12 @@ Status Access::CheckPolicy(const std::string& policy) const {
     return absl::PermissionDeniedError(
         absl::StrCat("the policy ", policy, " is not among those that members of the group ", config_.group,
                      " may use: ", absl::StrJoin(config_.policies, ", ")));
+}
+
+std::string Access::SessionOf(uid_t uid, const std::string& session) const {
+    if (uid == 0 || session.empty() || config_.any_session) return session;
+    const std::string own = absl::StrCat("uid", uid, "/");
+    return absl::StartsWith(session, own) ? session : own + session;
 }
 
 Status OpenSocketTo(const std::string& socket_path, gid_t group) {

@@ -35,6 +35,9 @@ class Access {
     // What a run of a member may bring along. The descriptors are those of the packet.
     static Status CheckRun(const api::Packet& packet, uid_t uid);
     Status CheckPolicy(const std::string& policy) const;
+    // What a member's session is called: in a name space of its own, so that nobody speaks for another's session, nor spends its DNS
+    // budget. Root's, and none, are as they are.
+    std::string SessionOf(uid_t uid, const std::string& session) const;
 
   private:
     const ApiConfig config_;

@@ -50,6 +50,19 @@ TEST(Access, WhatAMemberHandsInIsTheirOwn) {
     EXPECT_TRUE(absl::IsPermissionDenied(Access::CheckRun(profile, 0)));
 }
 
+TEST(Access, AMembersSessionIsItsOwn) {
+    const Access own(ApiConfig{.group = "root", .policies = {"networkless"}});
+    EXPECT_EQ(own.SessionOf(0, "s"), "s");
+    EXPECT_EQ(own.SessionOf(1001, ""), "");
+    EXPECT_EQ(own.SessionOf(1001, "s"), "uid1001/s");
+    EXPECT_EQ(own.SessionOf(1001, "uid1001/s"), "uid1001/s") << "as events call it";
+    // None of these is the name space of 1001.
+    for (const char* other : {"uid1001", "uid10011/s", "uid100/s", "UID1001/s", " uid1001/s"})
+        EXPECT_EQ(own.SessionOf(1001, other), std::string("uid1001/") + other);
+    const Access any(ApiConfig{.group = "root", .policies = {"networkless"}, .any_session = true});
+    EXPECT_EQ(any.SessionOf(1001, "s"), "s");
+}
+
 TEST(Access, WithoutAGroupOrPoliciesItIsRootsAlone) {
     const api::Peer root{.pid = 1, .uid = 0, .gid = 0}, user{.pid = 1, .uid = 1000, .gid = 0};
     ApiConfig config{.group = "root", .policies = {}};

@@ -247,6 +247,7 @@ bool Agent::Handle(int fd, api::Packet packet) {
         case api::Message::kEvents:
             connections_[fd]->follow = true;
             connections_[fd]->filter = message.events();
+            connections_[fd]->filter.set_session(access_.SessionOf(connections_[fd]->uid, message.events().session()));
             UpdateBusy();
             return true;
         case api::Message::kShutdown:

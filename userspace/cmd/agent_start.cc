@@ -102,6 +102,8 @@ Status Agent::AdmitRun(int fd, api::Packet* packet) const {
     SK_ASSIGN_OR_RETURN(const api::Peer peer, connections_.at(fd)->channel.PeerCredentials());
     packet->message.mutable_run()->set_caller_uid(peer.uid);
     packet->message.mutable_run()->set_caller_gid(peer.gid);
+    api::Labels& labels = *packet->message.mutable_run()->mutable_labels();
+    labels.set_session(access_.SessionOf(uid, labels.session()));
     return absl::OkStatus();
 }
 
@@ -127,6 +129,8 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     run.policy = std::move(chosen.policy);
     run.labels = request.labels();
     if (!chosen.note.empty()) run.notes.push_back(chosen.note);
+    if (connection.uid != 0 && !run.labels.session().empty())
+        run.notes.push_back(absl::StrCat("events of this run have the session ", run.labels.session()));
     if (std::string note = AbsentSectionsNote(run.policy); !note.empty())
         run.notes.push_back(std::move(note));
     for (const int role : packet.message.fds()) run.own_root |= role == api::FD_ROOTFS;
@@ -395,13 +399,13 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
         sandbox.conditions.push_back("Degraded/NotAdoptable");
         LogWarning(run.id, ": a next agent cannot take it over: ", status.message());
     }
+    TellPolicy(policy);
     PublishStep(sandbox, model::LIFECYCLE_ATTESTED);
 }
 
 void Agent::OnReleased(Run& run, const api::ShimReleased& released) {
     sandbox::Sandbox* sandbox = registry_.Find(run.id);
     if (!released.started()) return;  // its end follows, with the reason
-    TellPolicy(policy);
     run.released = true;
     ++counts_.started;
     sandbox->times.started_ns = released.boot_ns();

@@ -25,7 +25,7 @@ bool IsName(absl::string_view name) {
 
 }  // namespace
 
-std::string ApiConfig::Text() const { return absl::StrCat(group, " ", absl::StrJoin(policies, ",")); }
+std::string ApiConfig::Text() const { return absl::StrCat(group, " ", absl::StrJoin(policies, ","), any_session ? " any session" : ""); }
 
 Status ParseMetrics(const std::string& path, const YAML::Node& node, MetricsConfig* metrics) {
     SK_RETURN_IF_ERROR(CheckKeys(path, "metrics", node, {"listen"}));
@@ -44,11 +44,16 @@ Status ParseMetrics(const std::string& path, const YAML::Node& node, MetricsConf
 }
 
 Status ParseApi(const std::string& path, const YAML::Node& node, ApiConfig* api) {
-    SK_RETURN_IF_ERROR(CheckKeys(path, "api", node, {"group", "policies"}));
+    SK_RETURN_IF_ERROR(CheckKeys(path, "api", node, {"group", "policies", "sessions"}));
     if (const YAML::Node group = node["group"]) {
         if (!group.IsScalar() || !IsName(group.Scalar()))
             return Wrong(At(path, group), "api.group takes the name of a group");
         api->group = group.Scalar();
+    }
+    if (const YAML::Node sessions = node["sessions"]) {
+        if (!sessions.IsScalar() || (sessions.Scalar() != "own" && sessions.Scalar() != "any"))
+            return Wrong(At(path, sessions), "api.sessions takes own or any");
+        api->any_session = sessions.Scalar() == "any";
     }
     const YAML::Node policies = node["policies"];
     if (!policies) return absl::OkStatus();

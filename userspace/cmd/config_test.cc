@@ -78,6 +78,7 @@ TEST_F(ConfigFile, MetricsAndApiHaveSectionsOfTheirOwn) {
         {"api: {policies: [a, a]}\n", "a stands there twice"},
         {"api: {group: \"\"}\n", "api.group takes the name of a group"},
         {"api: {groups: x}\n", "unknown key groups in api"},
+        {"api: {sessions: all}\n", "api.sessions takes own or any"},
     };
     for (const auto& [text, error] : cases) {
         const auto loaded = Load(text);
