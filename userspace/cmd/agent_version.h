@@ -3,6 +3,7 @@
 
 namespace stockade::cmd {
 
-inline constexpr char kVersion[] = "0.1.0";
+// In a source of its own, so that a test can link an agent of another release.
+extern const char kVersion[];
 
 }  // namespace stockade::cmd
