@@ -75,6 +75,16 @@ bool IsSpare(const std::string& id) {
     return false;
 }
 
+// Nothing of it runs, and all that it had open is closed.
+bool IsGone(pid_t pid) {
+    if (kill(pid, 0) != 0) return true;
+    std::error_code error;
+    const auto tasks = fs::directory_iterator(absl::StrCat("/proc/", pid, "/task"), error);
+    const std::string stat = ReadText(absl::StrCat("/proc/", pid, "/stat"));
+    const size_t name_end = stat.rfind(") ");
+    return !error && std::distance(begin(tasks), end(tasks)) == 1 && name_end != stat.npos && stat[name_end + 2] == 'Z';
+}
+
 }  // namespace
 
 std::string Cgroup2() {
@@ -301,8 +311,9 @@ pid_t Product::AwaitAgent(pid_t other_than) {
 void Product::StopAgent(int signo) {
     const pid_t pid = AgentPid();
     if (pid == 0 || kill(pid, signo) != 0) return;
-    // The number alone: what it has open is closed after the rest of it is gone, and its socket last of all.
-    EXPECT_TRUE(Until([&] { return kill(pid, 0) != 0; })) << "the agent does not end";
+    // Its last task: what it has open is closed after the rest of it is gone, and its socket last of all. Not until it is reaped: whose
+    // child it is may take seconds for that.
+    EXPECT_TRUE(Until([&] { return IsGone(pid); })) << "the agent does not end";
 }
 
 pid_t Product::ShimPid() const {
