@@ -33,22 +33,28 @@ std::string WordsOf(const HttpAnswer& answer) {
     otlp::Refusal refusal;
     std::string words;
     if (!answer.body.empty() && refusal.ParseFromString(answer.body))
-        (void)model::AppendEscaped(absl::string_view(refusal.message()).substr(0, kMaxWords), &words);  // cut or not
+        (void)model::AppendEscaped(absl::string_view(refusal.message()).substr(0, kMaxWords),
+                                   &words);  // cut or not
     return absl::StrCat("HTTP ", answer.status, words.empty() ? "" : ": ", words);
 }
 
 class Otlp : public SpooledExporter {
   public:
-    Otlp(OtlpOptions options, std::unique_ptr<OtlpHttp> http) : options_(std::move(options)), http_(std::move(http)) {}
+    Otlp(OtlpOptions options, std::unique_ptr<OtlpHttp> http)
+        : options_(std::move(options)), http_(std::move(http)) {}
 
     std::string name() const override { return absl::StrCat("otlp:", options_.endpoint); }
     void OnDelivered(Delivered delivered) override { delivered_ = std::move(delivered); }
 
     Status Send(uint64_t tag, const v1::Event& event, bool again) override {
         if (closed_) return absl::FailedPreconditionError("exporter otlp: closed");
-        if (pending_.size() >= kMaxRequestsWaiting * kMaxRecords || pending_bytes_ >= kMaxRequestsWaiting * options_.batch_bytes)
+        if (pending_.size() >= kMaxRequestsWaiting * kMaxRecords ||
+            pending_bytes_ >= kMaxRequestsWaiting * options_.batch_bytes)
             return absl::UnavailableError("exporter otlp: enough is under way");
-        Record record{.tag = tag, .node = event.node(), .log = ToLogRecord(event, options_.format, WallNow()), .bytes = 0};
+        Record record{.tag = tag,
+                      .node = event.node(),
+                      .log = ToLogRecord(event, options_.format, WallNow()),
+                      .bytes = 0};
         if (again) MarkAgain(&record.log);
         record.bytes = record.log.ByteSizeLong();
         pending_bytes_ += record.bytes;
@@ -134,7 +140,8 @@ class Otlp : public SpooledExporter {
         if (answer.status >= 200 && answer.status < 300) {
             otlp::Response response;
             // What cannot be read refuses nothing.
-            if (response.ParseFromString(answer.body) && response.partial_success().rejected_log_records() > 0)
+            if (response.ParseFromString(answer.body) &&
+                response.partial_success().rejected_log_records() > 0)
                 return OnPartial(response.partial_success().error_message());
             return OnTaken();
         }
@@ -178,7 +185,8 @@ class Otlp : public SpooledExporter {
     void OnProbed(const HttpAnswer& answer) {
         probing_ = false;
         if (answer.status >= 200 && answer.status < 300) return GiveUp(refusal_);
-        Wait(absl::UnavailableError(absl::StrCat(WordsOf(answer), ", also for an empty request")), answer.retry_after_ms);
+        Wait(absl::UnavailableError(absl::StrCat(WordsOf(answer), ", also for an empty request")),
+             answer.retry_after_ms);
     }
 
     void GiveUp(const std::string& words) {

@@ -73,7 +73,8 @@ struct OtlpHttp::Parts {
     char error[CURL_ERROR_SIZE] = "";
 
     ~Parts() {
-        if (multi != nullptr && easy != nullptr) (void)curl_multi_remove_handle(multi, easy);  // not added: no harm
+        if (multi != nullptr && easy != nullptr)
+            (void)curl_multi_remove_handle(multi, easy);  // not added: no harm
         curl_easy_cleanup(easy);
         (void)curl_multi_cleanup(multi);
         curl_slist_free_all(headers);
@@ -101,10 +102,13 @@ StatusOr<std::unique_ptr<OtlpHttp>> OtlpHttp::Create(const OtlpOptions& options)
     add("Content-Type: application/x-protobuf");
     add("Expect:");  // a receiver that is not asked first answers one round trip earlier
     for (const std::string& header : options.headers) add(header);
-    const auto set = [&](CURLoption option, auto value) { well = well && curl_easy_setopt(parts->easy, option, value) == CURLE_OK; };
+    const auto set = [&](CURLoption option, auto value) {
+        well = well && curl_easy_setopt(parts->easy, option, value) == CURLE_OK;
+    };
     set(CURLOPT_URL, options.endpoint.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
-    set(CURLOPT_FOLLOWLOCATION, 0L);  // a redirection is an error of the configuration, and would carry the token elsewhere
+    set(CURLOPT_FOLLOWLOCATION,
+        0L);  // a redirection is an error of the configuration, and would carry the token elsewhere
     set(CURLOPT_POST, 1L);
     set(CURLOPT_READFUNCTION, OnUpload);
     set(CURLOPT_READDATA, &parts->request);
@@ -132,7 +136,8 @@ Status OtlpHttp::Post(std::string body) {
     parts.answer.clear();
     parts.head_bytes = 0;
     parts.error[0] = '\0';
-    if (curl_easy_setopt(parts.easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(parts.request.bytes.size())) != CURLE_OK ||
+    if (curl_easy_setopt(parts.easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                         static_cast<curl_off_t>(parts.request.bytes.size())) != CURLE_OK ||
         curl_multi_add_handle(parts.multi, parts.easy) != CURLM_OK)
         return absl::ResourceExhaustedError("exporter otlp: curl does not take the request");
     busy_ = true;
@@ -148,7 +153,9 @@ std::optional<HttpAnswer> OtlpHttp::Poll(int timeout_ms) {
         while (const CURLMsg* message = curl_multi_info_read(parts_->multi, &left)) {
             if (message->msg == CURLMSG_DONE) return Finish(message->data.result);
         }
-        if (wait_ms > 0) (void)curl_multi_poll(parts_->multi, nullptr, 0, wait_ms, nullptr);  // what is ready is seen by the next perform
+        if (wait_ms > 0)
+            (void)curl_multi_poll(parts_->multi, nullptr, 0, wait_ms,
+                                  nullptr);  // what is ready is seen by the next perform
     }
     return std::nullopt;
 }
@@ -170,7 +177,8 @@ HttpAnswer OtlpHttp::Finish(int code) {
     if (too_long) return answer;
     answer.status = 0;
     answer.may_have_arrived = MayHaveArrived(static_cast<CURLcode>(code));
-    answer.error = absl::StrCat(parts.error[0] != '\0' ? parts.error : curl_easy_strerror(static_cast<CURLcode>(code)));
+    answer.error =
+        absl::StrCat(parts.error[0] != '\0' ? parts.error : curl_easy_strerror(static_cast<CURLcode>(code)));
     return answer;
 }
 

@@ -17,7 +17,7 @@
 namespace stockade::exporters {
 
 struct HttpAnswer {
-    long status = 0;               // 0 = there was none; `error` says why
+    long status = 0;  // 0 = there was none; `error` says why
     std::string error;
     std::string body;
     bool may_have_arrived = true;  // false: the request did not leave

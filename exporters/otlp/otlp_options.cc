@@ -23,9 +23,12 @@ constexpr int kMinTimeoutMs = 100, kMaxTimeoutMs = 300'000;
 // One event must fit a request whatever the bound is; above, receivers refuse (Loki takes 4 MiB, a collector 20).
 constexpr size_t kMinBatchBytes = 4 << 10, kMaxBatchBytes = 16 << 20;
 // Set by us, or by the connection.
-constexpr const char* kReserved[] = {"content-type", "content-length", "transfer-encoding", "connection", "host", "expect"};
+constexpr const char* kReserved[] = {"content-type", "content-length", "transfer-encoding",
+                                     "connection",   "host",           "expect"};
 
-Status Wrong(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("exporter otlp: ", what)); }
+Status Wrong(absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("exporter otlp: ", what));
+}
 
 std::string ValueOf(const ExporterOptions& options, const std::string& key, const std::string& otherwise) {
     const auto found = options.find(key);
@@ -45,7 +48,8 @@ StatusOr<std::vector<std::string>> ReadHeaders(const std::string& path) {
     struct stat info{};
     if (fstat(file.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", path));
     if ((info.st_mode & (S_IROTH | S_IWOTH)) != 0)
-        return absl::PermissionDeniedError(absl::StrCat(path, " may be read by everybody: chmod 600 it, for it holds secrets"));
+        return absl::PermissionDeniedError(
+            absl::StrCat(path, " may be read by everybody: chmod 600 it, for it holds secrets"));
     SK_ASSIGN_OR_RETURN(const std::string text, ReadAll(file.get(), kMaxHeadersBytes));
     std::vector<std::string> headers;
     int number = 0;
@@ -55,12 +59,15 @@ StatusOr<std::vector<std::string>> ReadHeaders(const std::string& path) {
         if (stripped.empty() || stripped.front() == '#') continue;
         const size_t colon = stripped.find(':');
         const absl::string_view name = stripped.substr(0, colon);
-        const absl::string_view value = colon == stripped.npos ? "" : absl::StripAsciiWhitespace(stripped.substr(colon + 1));
-        const bool printable = std::all_of(value.begin(), value.end(), [](unsigned char c) { return c >= ' ' && c != 0x7f; });
+        const absl::string_view value =
+            colon == stripped.npos ? "" : absl::StripAsciiWhitespace(stripped.substr(colon + 1));
+        const bool printable =
+            std::all_of(value.begin(), value.end(), [](unsigned char c) { return c >= ' ' && c != 0x7f; });
         if (colon == stripped.npos || !IsToken(name) || value.empty() || !printable)
             return Wrong(absl::StrCat(path, ":", number, ": a line is \"Name: value\""));
         for (const char* reserved : kReserved) {
-            if (absl::EqualsIgnoreCase(name, reserved)) return Wrong(absl::StrCat(path, ":", number, ": ", name, " is not yours to set"));
+            if (absl::EqualsIgnoreCase(name, reserved))
+                return Wrong(absl::StrCat(path, ":", number, ": ", name, " is not yours to set"));
         }
         headers.push_back(absl::StrCat(name, ": ", value));
     }
@@ -71,12 +78,15 @@ StatusOr<std::vector<std::string>> ReadHeaders(const std::string& path) {
 Status CheckEndpoint(const std::string& endpoint) {
     const bool tls = absl::StartsWith(endpoint, "https://");
     if (!tls && !absl::StartsWith(endpoint, "http://"))
-        return Wrong("endpoint begins with http:// or https://, and has the whole path, such as http://127.0.0.1:4318/v1/logs");
+        return Wrong(
+            "endpoint begins with http:// or https://, and has the whole path, such as "
+            "http://127.0.0.1:4318/v1/logs");
     const absl::string_view rest = absl::string_view(endpoint).substr(tls ? 8 : 7);
     const absl::string_view authority = rest.substr(0, rest.find('/'));
     if (authority.empty() || authority.front() == ':') return Wrong("endpoint has no host");
     if (authority.find('@') != authority.npos) return Wrong("endpoint has a login in it: use headersfile");
-    if (rest.find('/') == rest.npos) return Wrong("endpoint has no path: a collector's is /v1/logs, Loki's /otlp/v1/logs");
+    if (rest.find('/') == rest.npos)
+        return Wrong("endpoint has no path: a collector's is /v1/logs, Loki's /otlp/v1/logs");
     for (const unsigned char c : endpoint) {
         if (c <= ' ' || c >= 0x7f) return Wrong("endpoint has a character that no URL has");
     }
@@ -92,7 +102,8 @@ Status AddTls(const ExporterOptions& options, OtlpOptions* out) {
                                     {"certfile", out->certfile},
                                     {"keyfile", out->keyfile}}) {
         if (path.empty()) continue;
-        if (!absl::StartsWith(out->endpoint, "https://")) return Wrong(absl::StrCat(key, " with an endpoint of http:// would be left unused"));
+        if (!absl::StartsWith(out->endpoint, "https://"))
+            return Wrong(absl::StrCat(key, " with an endpoint of http:// would be left unused"));
         // curl's own complaint does not say which.
         SK_RETURN_IF_ERROR(Annotate(Fd::Open(path, O_RDONLY).status(), absl::StrCat("exporter otlp: ", key)));
     }
@@ -102,7 +113,8 @@ Status AddTls(const ExporterOptions& options, OtlpOptions* out) {
 }  // namespace
 
 std::vector<std::string> OtlpOptionNames() {
-    return {"batchbytes", "cacertfile", "certfile", "endpoint", "format", "headersfile", "keyfile", "timeoutms"};
+    return {"batchbytes", "cacertfile",  "certfile", "endpoint",
+            "format",     "headersfile", "keyfile",  "timeoutms"};
 }
 
 StatusOr<OtlpOptions> ParseOtlpOptions(const ExporterOptions& options) {
@@ -123,11 +135,11 @@ StatusOr<OtlpOptions> ParseOtlpOptions(const ExporterOptions& options) {
         if (!headers.ok()) return Annotate(headers.status(), "exporter otlp: headersfile");
         out.headers = *std::move(headers);
     }
-    if (!absl::SimpleAtoi(ValueOf(options, "timeoutms", "10000"), &out.timeout_ms) || out.timeout_ms < kMinTimeoutMs ||
-        out.timeout_ms > kMaxTimeoutMs)
+    if (!absl::SimpleAtoi(ValueOf(options, "timeoutms", "10000"), &out.timeout_ms) ||
+        out.timeout_ms < kMinTimeoutMs || out.timeout_ms > kMaxTimeoutMs)
         return Wrong(absl::StrCat("timeoutms is ", kMinTimeoutMs, " to ", kMaxTimeoutMs));
-    if (!absl::SimpleAtoi(ValueOf(options, "batchbytes", "1048576"), &out.batch_bytes) || out.batch_bytes < kMinBatchBytes ||
-        out.batch_bytes > kMaxBatchBytes)
+    if (!absl::SimpleAtoi(ValueOf(options, "batchbytes", "1048576"), &out.batch_bytes) ||
+        out.batch_bytes < kMinBatchBytes || out.batch_bytes > kMaxBatchBytes)
         return Wrong(absl::StrCat("batchbytes is ", kMinBatchBytes, " to ", kMaxBatchBytes));
     return out;
 }

@@ -14,7 +14,9 @@ namespace {
 
 constexpr char kHttp[] = "http://127.0.0.1:4318/v1/logs", kHttps[] = "https://collector/v1/logs";
 
-std::string ErrorOf(const ExporterOptions& options) { return std::string(ParseOtlpOptions(options).status().message()); }
+std::string ErrorOf(const ExporterOptions& options) {
+    return std::string(ParseOtlpOptions(options).status().message());
+}
 
 TEST(OtlpOptions, WrongOnesAreNamed) {
     const struct {
@@ -39,7 +41,8 @@ TEST(OtlpOptions, WrongOnesAreNamed) {
     };
     for (const auto& row : rows) EXPECT_THAT(ErrorOf(row.options), testing::HasSubstr(row.error));
     EXPECT_TRUE(MakeOtlp({{"endpoint", kHttp}}).ok()) << "the control; nobody need be there";
-    EXPECT_THAT(ErrorOf({{"endpoint", kHttp}, {"heders", "hunter2"}}), testing::Not(testing::HasSubstr("hunter2")));
+    EXPECT_THAT(ErrorOf({{"endpoint", kHttp}, {"heders", "hunter2"}}),
+                testing::Not(testing::HasSubstr("hunter2")));
 }
 
 TEST(OtlpOptions, HeadersComeFromAFileOfRootsAlone) {
@@ -52,13 +55,15 @@ TEST(OtlpOptions, HeadersComeFromAFileOfRootsAlone) {
     auto options = with("# of the SOC\nAuthorization: Bearer hunter2\n\nX-Scope-OrgID:  a \n");
     ASSERT_TRUE(options.ok()) << options.status();
     EXPECT_THAT(options->headers, testing::ElementsAre("Authorization: Bearer hunter2", "X-Scope-OrgID: a"));
-    for (const char* bad : {"hunter2\n", "A B: hunter2\n", "Host: hunter2\n", "content-LENGTH: hunter2\n", "X:\n", "X: hun\rter2\n"}) {
+    for (const char* bad : {"hunter2\n", "A B: hunter2\n", "Host: hunter2\n", "content-LENGTH: hunter2\n",
+                            "X:\n", "X: hun\rter2\n"}) {
         const std::string error(with(bad).status().message());
         EXPECT_THAT(error, testing::HasSubstr(std::string(name) + ":1")) << bad;
         EXPECT_THAT(error, testing::Not(testing::HasSubstr("hunter2"))) << error;
     }
     ASSERT_EQ(chmod(name, 0644), 0);
-    EXPECT_THAT(std::string(with("X: y\n").status().message()), testing::HasSubstr("may be read by everybody"));
+    EXPECT_THAT(std::string(with("X: y\n").status().message()),
+                testing::HasSubstr("may be read by everybody"));
     unlink(name);
 }
 

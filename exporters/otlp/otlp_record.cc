@@ -48,9 +48,12 @@ void AddTrace(const std::string& traceparent, otlp::LogRecord* record) {
     if (traceparent.size() != kSize) return;
     for (const size_t i : {size_t{2}, kSpanAt - 1, kFlagsAt - 1})
         if (traceparent[i] != '-') return;
-    const auto hex = [](absl::string_view text) { return text.find_first_not_of("0123456789abcdef") == text.npos; };
+    const auto hex = [](absl::string_view text) {
+        return text.find_first_not_of("0123456789abcdef") == text.npos;
+    };
     const absl::string_view all = traceparent;
-    const absl::string_view trace = all.substr(kTraceAt, 32), span = all.substr(kSpanAt, 16), flags = all.substr(kFlagsAt);
+    const absl::string_view trace = all.substr(kTraceAt, 32), span = all.substr(kSpanAt, 16),
+                            flags = all.substr(kFlagsAt);
     if (!hex(trace) || !hex(span) || !hex(flags)) return;
     record->set_trace_id(absl::HexStringToBytes(trace));
     record->set_span_id(absl::HexStringToBytes(span));
@@ -61,13 +64,15 @@ void AddTrace(const std::string& traceparent, otlp::LogRecord* record) {
 
 otlp::LogRecord ToLogRecord(const v1::Event& event, Format format, uint64_t observed_ns) {
     otlp::LogRecord record;
-    record.set_time_unix_nano(static_cast<uint64_t>(event.time().seconds()) * 1'000'000'000 + static_cast<uint64_t>(event.time().nanos()));
+    record.set_time_unix_nano(static_cast<uint64_t>(event.time().seconds()) * 1'000'000'000 +
+                              static_cast<uint64_t>(event.time().nanos()));
     record.set_observed_time_unix_nano(observed_ns);
     const Severity severity = SeverityOf(event);
     record.set_severity_number(severity.number);
     record.set_severity_text(severity.text);
     AppendAs(format, event, record.mutable_body()->mutable_text());
-    record.set_event_name(absl::StrCat("dev.stockade.event.", event.kind().empty() ? "unknown" : event.kind(), ".v1"));
+    record.set_event_name(
+        absl::StrCat("dev.stockade.event.", event.kind().empty() ? "unknown" : event.kind(), ".v1"));
     AddTrace(event.sandbox().trace(), &record);
     auto* attributes = record.mutable_attributes();
     Add(attributes, "log.record.uid", event.id());

@@ -43,13 +43,15 @@ TEST(OtlpRecord, HasTheTraceOfItsSandboxAndWhatOneLooksFor) {
     EXPECT_EQ(Text(record, "stockade.sandbox.id"), "sbx_1");
     EXPECT_EQ(Text(record, "stockade.class"), "file");
     EXPECT_THAT(record.body().text(), testing::HasSubstr("\"path\":\"/etc/passwd\""));
-    EXPECT_THAT(ToLogRecord(Read(), Format::kOcsf, 42).body().text(), testing::HasSubstr("\"class_uid\":1001"));
+    EXPECT_THAT(ToLogRecord(Read(), Format::kOcsf, 42).body().text(),
+                testing::HasSubstr("\"class_uid\":1001"));
 }
 
 TEST(OtlpRecord, WhatIsNoTraceparentIsNoTrace) {
     const std::string good = kTrace;
-    for (std::string bad : {std::string(), good.substr(1), good + "0", "00_" + good.substr(3), good.substr(0, 10) + "G" + good.substr(11),
-                            good.substr(0, 54) + "x", good.substr(0, 35) + "0" + good.substr(36)}) {
+    for (std::string bad : {std::string(), good.substr(1), good + "0", "00_" + good.substr(3),
+                            good.substr(0, 10) + "G" + good.substr(11), good.substr(0, 54) + "x",
+                            good.substr(0, 35) + "0" + good.substr(36)}) {
         v1::Event event = Read();
         event.mutable_sandbox()->set_trace(bad);
         const otlp::LogRecord record = ToLogRecord(event, Format::kNative, 1);

@@ -26,14 +26,17 @@ constexpr int64_t kDay = 86'400;
 class Clock : public testing::Test {
   protected:
     Clock() {
-        product_.Configure(absl::StrCat("agent_wait_seconds: 60\nmade_ahead: false\nmetrics: {listen: off}\nevents:\n  exporters:\n    - {kind: jsonl, path: ",
-                                        product_.Path("events.jsonl"), "}\n"));
+        product_.Configure(
+            absl::StrCat("agent_wait_seconds: 60\nmade_ahead: false\nmetrics: {listen: off}\nevents:\n  "
+                         "exporters:\n    - {kind: jsonl, path: ",
+                         product_.Path("events.jsonl"), "}\n"));
         product_.Put("in/ready", "");
         Jump(0);
     }
     ~Clock() override { StopAgent(); }
     void StartAgent() {
-        const std::string shim = absl::StrCat(tests::BinPath("tests"), "/libstockade_clock_shim.so"), file = product_.Path("clock");
+        const std::string shim = absl::StrCat(tests::BinPath("tests"), "/libstockade_clock_shim.so"),
+                          file = product_.Path("clock");
         ASSERT_EQ(access(shim.c_str(), R_OK), 0) << shim;
         const std::string log = absl::StrCat("agent", ++agents_, ".err");
         agent_ = tests::Start({.argv = {tests::BinPath("stockaded"), "--config", product_.config()},
@@ -43,7 +46,8 @@ class Clock : public testing::Test {
                                    setenv("LD_PRELOAD", shim.c_str(), 1);
                                    setenv("STOCKADE_CLOCK_FILE", file.c_str(), 1);
                                }});
-        ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get(log), "listening at"); })) << product_.Get(log);
+        ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get(log), "listening at"); }))
+            << product_.Get(log);
     }
     void StopAgent() {
         if (agent_ <= 0) return;
@@ -57,12 +61,14 @@ class Clock : public testing::Test {
         ASSERT_EQ(write(file.get(), &seconds, sizeof(seconds)), static_cast<ssize_t>(sizeof(seconds)));
     }
     void Short() {
-        const tests::Ran ran = product_.Run("networkless", {"/bin/sh", "-c", "/bin/true; { cat /etc/shadow; } 2>/dev/null; echo done"});
+        const tests::Ran ran = product_.Run(
+            "networkless", {"/bin/sh", "-c", "/bin/true; { cat /etc/shadow; } 2>/dev/null; echo done"});
         EXPECT_EQ(ran.out, "done\n") << ran.Text();
     }
     std::vector<v1::Event> Events() {
         std::vector<v1::Event> events;
-        for (const absl::string_view line : absl::StrSplit(product_.Get("events.jsonl"), '\n', absl::SkipEmpty())) {
+        for (const absl::string_view line :
+             absl::StrSplit(product_.Get("events.jsonl"), '\n', absl::SkipEmpty())) {
             auto event = model::FromJsonLine(line);
             EXPECT_TRUE(event.ok()) << event.status();
             if (event.ok()) events.push_back(*std::move(event));
@@ -75,7 +81,8 @@ class Clock : public testing::Test {
         return seals;
     }
     static int64_t Offset(const v1::Event& event) {
-        return event.time().seconds() * 1'000'000'000 + event.time().nanos() - static_cast<int64_t>(event.boot_ns());
+        return event.time().seconds() * 1'000'000'000 + event.time().nanos() -
+               static_cast<int64_t>(event.boot_ns());
     }
     tests::Product product_;
     pid_t agent_ = 0;
@@ -84,9 +91,10 @@ class Clock : public testing::Test {
 
 TEST_F(Clock, JumpsChangeNeitherOrderNorNumbersNorWhatIsKept) {
     StartAgent();
-    const pid_t spanning = product_.StartRun("networkless",
-                                             {"/bin/sh", "-c", "echo up; while ! [ -e /in/stop ]; do /bin/sleep 0.1; done; echo over"}, "span",
-                                             {"--in", product_.Path("in")});
+    const pid_t spanning = product_.StartRun(
+        "networkless",
+        {"/bin/sh", "-c", "echo up; while ! [ -e /in/stop ]; do /bin/sleep 0.1; done; echo over"}, "span",
+        {"--in", product_.Path("in")});
     ASSERT_TRUE(Until([&] { return product_.Get("span.out") == "up\n"; })) << product_.Get("span.err");
     for (const int64_t days : {0, 400, -800, 36'500, -7'300}) {
         Jump(days);
@@ -110,9 +118,11 @@ TEST_F(Clock, JumpsChangeNeitherOrderNorNumbersNorWhatIsKept) {
     ASSERT_TRUE(Until([&] { return Seals() == 7; })) << Seals();
     StopAgent();
     const std::vector<v1::Event> all = Events();
-    const auto last = std::find_if(all.rbegin(), all.rend(), [](const v1::Event& event) { return event.has_time(); });
+    const auto last =
+        std::find_if(all.rbegin(), all.rend(), [](const v1::Event& event) { return event.has_time(); });
     ASSERT_NE(last, all.rend());
-    EXPECT_LT(Offset(*last), Offset(first.front()) - 3'000 * kDay * 1'000'000'000) << "the clock did not move: no test";
+    EXPECT_LT(Offset(*last), Offset(first.front()) - 3'000 * kDay * 1'000'000'000)
+        << "the clock did not move: no test";
     const tests::Ran ran = product_.Stockade({"verify", product_.Path("events.jsonl")});
     EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
     EXPECT_THAT(ran.out, testing::Not(HasSubstr("FAULTY")));

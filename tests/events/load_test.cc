@@ -23,7 +23,8 @@ using tests::Until;
 
 constexpr char kPolicy[] =
     "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: reader}\nspec:\n"
-    "  exec: {allow: [/usr/**, /bin/**]}\n  files: {read: [/usr/**, /bin/**, /lib/**, /dev/**, /in/**], write: [/dev/null]}\n"
+    "  exec: {allow: [/usr/**, /bin/**]}\n  files: {read: [/usr/**, /bin/**, /lib/**, /dev/**, /in/**], "
+    "write: [/dev/null]}\n"
     "  network: {allow: []}\n  record: {files: all}\n";
 // Bytes of a file record, and of the ring for what is allowed: how many it holds.
 constexpr uint64_t kRecordBytes = 1200, kRingBytes = 16 << 20, kRingRecords = kRingBytes / kRecordBytes;
@@ -32,21 +33,27 @@ class Load : public testing::Test {
   protected:
     Load() {
         product_.Put("in/ready", "");
-        product_.Configure(absl::StrCat("agent_wait_seconds: 60\nrules: {dirs: [", tests::SourcePath("rules/detections"), "]}\nevents:\n  exporters:\n    - {kind: jsonl, path: ",
-                                        product_.Path("events.jsonl"), ", rotatebytes: 0}\n"));
+        product_.Configure(absl::StrCat(
+            "agent_wait_seconds: 60\nrules: {dirs: [", tests::SourcePath("rules/detections"),
+            "]}\nevents:\n  exporters:\n    - {kind: jsonl, path: ", product_.Path("events.jsonl"),
+            ", rotatebytes: 0}\n"));
         policy_ = product_.Put("reader.yaml", kPolicy);
     }
     pid_t StartSh(const std::string& tag, const std::string& script) {
-        return product_.StartStockade({"run", "--policy", policy_, "--session", tag, "--in", product_.Path("in"), "--", "/bin/sh", "-c", script}, tag);
+        return product_.StartStockade({"run", "--policy", policy_, "--session", tag, "--in",
+                                       product_.Path("in"), "--", "/bin/sh", "-c", script},
+                                      tag);
     }
     int Seals() {
         int seals = 0;
-        for (const absl::string_view line : absl::StrSplit(product_.Get("events.jsonl"), '\n')) seals += absl::StrContains(line, "\"kind\":\"seal\"");
+        for (const absl::string_view line : absl::StrSplit(product_.Get("events.jsonl"), '\n'))
+            seals += absl::StrContains(line, "\"kind\":\"seal\"");
         return seals;
     }
     std::vector<v1::Event> Events(const std::string& session) {
         std::vector<v1::Event> events;
-        for (const absl::string_view line : absl::StrSplit(product_.Get("events.jsonl"), '\n', absl::SkipEmpty())) {
+        for (const absl::string_view line :
+             absl::StrSplit(product_.Get("events.jsonl"), '\n', absl::SkipEmpty())) {
             if (!absl::StrContains(line, absl::StrCat("\"session\":\"", session, "\""))) continue;
             auto event = model::FromJsonLine(line);
             EXPECT_TRUE(event.ok()) << event.status();
@@ -57,8 +64,10 @@ class Load : public testing::Test {
     // KiB that are the agent's own.
     uint64_t AnonymousKib() {
         uint64_t kib = 0;
-        for (const absl::string_view line : absl::StrSplit(tests::ReadText(absl::StrCat("/proc/", product_.AgentPid(), "/status")), '\n')) {
-            const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+        for (const absl::string_view line :
+             absl::StrSplit(tests::ReadText(absl::StrCat("/proc/", product_.AgentPid(), "/status")), '\n')) {
+            const std::vector<absl::string_view> words =
+                absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
             if (words.size() > 1 && words[0] == "RssAnon:") (void)absl::SimpleAtoi(words[1], &kib);
         }
         EXPECT_GT(kib, 0u);
@@ -75,8 +84,11 @@ TEST_F(Load, TwoHundredSandboxesOfAMomentAreAllComplete) {
     for (int i = 0; i < kSandboxes; i += kAtOnce) {
         std::vector<pid_t> clients;
         for (int k = 0; k < kAtOnce; ++k)
-            clients.push_back(product_.StartStockade({"run", "--session", absl::StrCat("short-", i + k), "--", "/bin/true"}, absl::StrCat("c", k)));
-        for (int k = 0; k < kAtOnce; ++k) EXPECT_EQ(product_.Finish(clients[static_cast<size_t>(k)], absl::StrCat("c", k)).status, 0);
+            clients.push_back(
+                product_.StartStockade({"run", "--session", absl::StrCat("short-", i + k), "--", "/bin/true"},
+                                       absl::StrCat("c", k)));
+        for (int k = 0; k < kAtOnce; ++k)
+            EXPECT_EQ(product_.Finish(clients[static_cast<size_t>(k)], absl::StrCat("c", k)).status, 0);
     }
     ASSERT_TRUE(Until([&] { return Seals() == kSandboxes + 1; }, 60)) << Seals();
     printf("[  FIGURE  ] %d sandboxes in %.1f s\n", kSandboxes, static_cast<double>(BootNow() - begin) / 1e9);
@@ -84,7 +96,8 @@ TEST_F(Load, TwoHundredSandboxesOfAMomentAreAllComplete) {
     const tests::Ran ran = product_.Stockade({"verify", product_.Path("events.jsonl")});
     EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
     int complete = 0;
-    for (const absl::string_view line : absl::StrSplit(ran.out, '\n')) complete += absl::StartsWith(line, "complete");
+    for (const absl::string_view line : absl::StrSplit(ran.out, '\n'))
+        complete += absl::StartsWith(line, "complete");
     EXPECT_EQ(complete, kSandboxes + 1);
     EXPECT_EQ(product_.LeftOver(), "");
 }
@@ -98,7 +111,8 @@ TEST_F(Load, AFollowerThatNeverReadsCostsNobodyAnEvent) {
     question.mutable_events()->set_follow(true);
     ASSERT_TRUE(slow->Send(question).ok());
     const uint64_t before = AnonymousKib();
-    const pid_t run = StartSh("noisy", absl::StrCat("i=0; while [ $i -lt ", kReads, " ]; do : </usr/bin/env; i=$((i+1)); done; echo done"));
+    const pid_t run = StartSh("noisy", absl::StrCat("i=0; while [ $i -lt ", kReads,
+                                                    " ]; do : </usr/bin/env; i=$((i+1)); done; echo done"));
     EXPECT_EQ(product_.Finish(run, "noisy").out, "done\n") << product_.Get("noisy.err");
     ASSERT_TRUE(Until([&] { return Seals() == 2; }, 60)) << Seals();
     EXPECT_LT(AnonymousKib(), before + (64 << 10)) << "what it does not read is kept for it";
@@ -126,16 +140,20 @@ TEST_F(Load, AStoppedAgentTellsEachLostRecordAndLosesNoRefusal) {
     std::map<std::string, pid_t> clients;
     for (int i = 0; i < kFlooders; ++i) {
         const std::string tag = absl::StrCat("flood-", i);
-        clients[tag] = StartSh(tag, absl::StrCat(wait, "i=0; while [ $i -lt ", kReads, " ]; do : </usr/bin/env; i=$((i+1)); done", leave));
+        clients[tag] = StartSh(tag, absl::StrCat(wait, "i=0; while [ $i -lt ", kReads,
+                                                 " ]; do : </usr/bin/env; i=$((i+1)); done", leave));
     }
-    clients["refused"] = StartSh("refused", absl::StrCat(wait, "i=0; while [ $i -lt ", kRefusals,
-                                                         " ]; do true >/dev/shm/dropper; i=$((i+1)); done 2>/dev/null", leave));
+    clients["refused"] = StartSh(
+        "refused", absl::StrCat(wait, "i=0; while [ $i -lt ", kRefusals,
+                                " ]; do true >/dev/shm/dropper; i=$((i+1)); done 2>/dev/null", leave));
     const auto all_say = [&](const std::string& word) {
-        return Until([&] {
-            for (const auto& client : clients)
-                if (!absl::StrContains(product_.Get(client.first + ".out"), word)) return false;
-            return true;
-        }, 120);
+        return Until(
+            [&] {
+                for (const auto& client : clients)
+                    if (!absl::StrContains(product_.Get(client.first + ".out"), word)) return false;
+                return true;
+            },
+            120);
     };
     ASSERT_TRUE(all_say("ready\n"));
     const pid_t agent = product_.AgentPid();
@@ -146,7 +164,8 @@ TEST_F(Load, AStoppedAgentTellsEachLostRecordAndLosesNoRefusal) {
     ASSERT_EQ(kill(agent, SIGCONT), 0);
     const double seconds = static_cast<double>(BootNow() - stopped) / 1e9;
     product_.Put("in/end", "");
-    for (const auto& [tag, pid] : clients) EXPECT_EQ(product_.Finish(pid, tag).status, 0) << tag << product_.Get(tag + ".err");
+    for (const auto& [tag, pid] : clients)
+        EXPECT_EQ(product_.Finish(pid, tag).status, 0) << tag << product_.Get(tag + ".err");
     ASSERT_TRUE(Until([&] { return Seals() == kFlooders + 1; }, 120)) << Seals();
     EXPECT_EQ(product_.AgentPid(), agent) << "it was another that told of it";
     product_.StopAgent(SIGTERM);
@@ -168,7 +187,8 @@ TEST_F(Load, AStoppedAgentTellsEachLostRecordAndLosesNoRefusal) {
     EXPECT_GE(read + lost, kFlooders * kReads) << "each one is there, or told by number";
     uint64_t refusals = 0, findings = 0, steps = 0, repeats = 0;
     for (const v1::Event& event : Events("refused")) {
-        refusals += event.verdict() == "deny" && event.has_file() && event.file().path() == "/dev/shm/dropper";
+        refusals +=
+            event.verdict() == "deny" && event.has_file() && event.file().path() == "/dev/shm/dropper";
         // Beyond so many a second they are counted: by events that stand for them, and what is left by the closing summary.
         if (event.has_summary()) repeats = event.summary().suppressed();
         findings += event.has_finding() && event.finding().rule() != "rules";
@@ -177,8 +197,9 @@ TEST_F(Load, AStoppedAgentTellsEachLostRecordAndLosesNoRefusal) {
     EXPECT_EQ(refusals + repeats, uint64_t{kRefusals}) << "in a ring of their own";
     EXPECT_GT(findings, 0u);
     EXPECT_GE(steps, 4u);
-    printf("[  FIGURE  ] stopped for %.1f s: %llu of %llu reads there, %llu told as lost\n", seconds, static_cast<unsigned long long>(read),
-           static_cast<unsigned long long>(kFlooders * kReads), static_cast<unsigned long long>(lost));
+    printf("[  FIGURE  ] stopped for %.1f s: %llu of %llu reads there, %llu told as lost\n", seconds,
+           static_cast<unsigned long long>(read), static_cast<unsigned long long>(kFlooders * kReads),
+           static_cast<unsigned long long>(lost));
 }
 
 }  // namespace

@@ -35,9 +35,11 @@ std::string ReadHead(int fd) {
 
 size_t LengthOf(const std::string& head) {
     for (const absl::string_view line : absl::StrSplit(head, "\r\n")) {
-        const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
+        const std::pair<absl::string_view, absl::string_view> parts =
+            absl::StrSplit(line, absl::MaxSplits(':', 1));
         size_t length = 0;
-        if (absl::EqualsIgnoreCase(parts.first, "content-length") && absl::SimpleAtoi(absl::StripAsciiWhitespace(parts.second), &length))
+        if (absl::EqualsIgnoreCase(parts.first, "content-length") &&
+            absl::SimpleAtoi(absl::StripAsciiWhitespace(parts.second), &length))
             return length;
     }
     return 0;
@@ -46,14 +48,17 @@ size_t LengthOf(const std::string& head) {
 size_t RecordsIn(const otlp::Request& request) {
     size_t records = 0;
     for (const auto& resource : request.resource_logs())
-        for (const auto& scope : resource.scope_logs()) records += static_cast<size_t>(scope.log_records_size());
+        for (const auto& scope : resource.scope_logs())
+            records += static_cast<size_t>(scope.log_records_size());
     return records;
 }
 
 }  // namespace
 
 OtlpReceiver::OtlpReceiver(int port)
-    : port_(port), wake_(eventfd(0, EFD_CLOEXEC)), answer_([](otlp::Request*, const std::string&) { return Reply{}; }) {
+    : port_(port),
+      wake_(eventfd(0, EFD_CLOEXEC)),
+      answer_([](otlp::Request*, const std::string&) { return Reply{}; }) {
     ComeBack();
 }
 
@@ -113,7 +118,8 @@ void OtlpReceiver::Serve() {
             const bool open = fds[i].revents == 0 || ServeOne(at->get());
             at = open ? std::next(at) : connections.erase(at);
         }
-        if (fds[1].revents != 0) connections.emplace_back(accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        if (fds[1].revents != 0)
+            connections.emplace_back(accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     }
 }
 
@@ -130,7 +136,8 @@ bool OtlpReceiver::ServeOne(int fd) {
     otlp::Request request;
     EXPECT_TRUE(request.ParseFromString(body));
     EXPECT_TRUE(absl::StartsWith(head, "POST /v1/logs HTTP/1.1\r\n")) << head;
-    EXPECT_TRUE(absl::StrContains(absl::AsciiStrToLower(head), "content-type: application/x-protobuf\r\n")) << head;
+    EXPECT_TRUE(absl::StrContains(absl::AsciiStrToLower(head), "content-type: application/x-protobuf\r\n"))
+        << head;
     Answer answer;
     {
         std::lock_guard lock(mutex_);
@@ -146,8 +153,9 @@ bool OtlpReceiver::ServeOne(int fd) {
     }
     if (reply.silent) return false;
     if (reply.hangs) return true;
-    const std::string text = absl::StrCat("HTTP/1.1 ", reply.status, " Word\r\nContent-Length: ", reply.body.size(), "\r\n", reply.headers,
-                                          "\r\n", reply.body);
+    const std::string text =
+        absl::StrCat("HTTP/1.1 ", reply.status, " Word\r\nContent-Length: ", reply.body.size(), "\r\n",
+                     reply.headers, "\r\n", reply.body);
     return WriteAll(fd, text).ok();
 }
 

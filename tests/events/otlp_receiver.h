@@ -19,9 +19,9 @@ class OtlpReceiver {
         int status = 200;
         std::string headers{};  // whole lines, each with its end
         std::string body{};
-        bool takes = true;      // what is left in the request is kept
-        bool silent = false;    // the connection is closed instead of an answer; what was taken stays taken
-        bool hangs = false;     // nor that: there is no answer, ever
+        bool takes = true;    // what is left in the request is kept
+        bool silent = false;  // the connection is closed instead of an answer; what was taken stays taken
+        bool hangs = false;   // nor that: there is no answer, ever
     };
     // On the receiver's thread. May remove from the request what it refuses.
     using Answer = std::function<Reply(otlp::Request* request, const std::string& head)>;

@@ -31,7 +31,9 @@ std::string Partial(int64_t rejected) {
     return response.SerializeAsString();
 }
 
-bool IsPoison(const otlp::LogRecord& record) { return absl::StrContains(record.body().text(), "\"id\":\"a.15\""); }
+bool IsPoison(const otlp::LogRecord& record) {
+    return absl::StrContains(record.body().text(), "\"id\":\"a.15\"");
+}
 
 // Removes the one; how many that were.
 int64_t RemovePoison(otlp::Request* request) {
@@ -55,7 +57,8 @@ class OtlpTest : public pipeline::SpoolTest {
 
     void StartPump(exporters::ExporterOptions more = {}) {
         more["endpoint"] = receiver_.url();
-        pump_ = std::make_unique<pipeline::SpoolPump>(*spool_, "r", [more] { return exporters::MakeOtlp(more); });
+        pump_ =
+            std::make_unique<pipeline::SpoolPump>(*spool_, "r", [more] { return exporters::MakeOtlp(more); });
         ASSERT_TRUE(pump_->Start().ok());
     }
     void Append(uint64_t from, uint64_t to) {
@@ -87,7 +90,8 @@ class OtlpTest : public pipeline::SpoolTest {
             auto event = model::FromJsonLine(record.body().text());
             EXPECT_TRUE(event.ok()) << event.status();
             bool again = false;
-            for (const auto& entry : record.attributes()) again = again || (entry.key() == "stockade.again" && entry.value().flag());
+            for (const auto& entry : record.attributes())
+                again = again || (entry.key() == "stockade.again" && entry.value().flag());
             const bool first = seen.insert(event->chain()).second;
             EXPECT_TRUE(first || again) << event->id() << " came twice and is not marked";
             if (marked != nullptr) *marked += again;
@@ -155,13 +159,15 @@ TEST_F(OtlpTest, RefusalsOfTheDayAreWaitedOut) {
     for (const int status : {500, 502, 503, 429, 401, 403, 404, 301}) {
         std::atomic<int> calls{0};
         receiver_.SetAnswer([&, status](otlp::Request*, const std::string&) {
-            return ++calls <= 2 ? Reply{.status = status, .headers = "Location: http://127.0.0.1:1/\r\n"} : Reply{};
+            return ++calls <= 2 ? Reply{.status = status, .headers = "Location: http://127.0.0.1:1/\r\n"}
+                                : Reply{};
         });
         const uint64_t before = receiver_.records().size();
         StartPump();
         Append(before + 1, before + 20);
         ASSERT_TRUE(AwaitHealth(absl::StrCat("HTTP ", status))) << pump_->Health();
-        ASSERT_TRUE(Await([&] { return receiver_.records().size() >= before + 20; })) << status << pump_->Health();
+        ASSERT_TRUE(Await([&] { return receiver_.records().size() >= before + 20; }))
+            << status << pump_->Health();
         ASSERT_TRUE(AwaitDelivered(20)) << status;
         EXPECT_EQ(pump_->counters().rejected, 0u) << status;
         pump_.reset();
@@ -193,7 +199,8 @@ TEST_P(OtlpRefusal, OfOneRecordIsFoundToldAndHoldsNothingUp) {
     receiver_.SetAnswer([=](otlp::Request* request, const std::string&) {
         otlp::Refusal refusal;
         refusal.set_message("bad\nrecord");
-        return RemovePoison(request) > 0 ? Reply{.status = status, .body = refusal.SerializeAsString()} : Reply{};
+        return RemovePoison(request) > 0 ? Reply{.status = status, .body = refusal.SerializeAsString()}
+                                         : Reply{};
     });
     StartPump();
     Append(1, kEvents);
@@ -206,14 +213,17 @@ TEST_P(OtlpRefusal, OfOneRecordIsFoundToldAndHoldsNothingUp) {
     EXPECT_EQ(report.lost, 1u) << "told by its number";
     EXPECT_EQ(report.repeated, 0u);
     const std::vector<size_t> requests = receiver_.requests();
-    EXPECT_EQ(std::count(requests.begin(), requests.end(), 0u), 1) << "the question whether it is the record at all";
+    EXPECT_EQ(std::count(requests.begin(), requests.end(), 0u), 1)
+        << "the question whether it is the record at all";
 }
 INSTANTIATE_TEST_SUITE_P(Statuses, OtlpRefusal, testing::Values(400, 413, 422));
 
 // As a proxy that knows no such path: no event is given up for it.
 TEST_F(OtlpTest, AReceiverThatRefusesEverythingGetsItLater) {
     std::atomic<bool> wrong{true};
-    receiver_.SetAnswer([&](otlp::Request*, const std::string&) { return wrong ? Reply{.status = 400, .body = "<html>"} : Reply{}; });
+    receiver_.SetAnswer([&](otlp::Request*, const std::string&) {
+        return wrong ? Reply{.status = 400, .body = "<html>"} : Reply{};
+    });
     StartPump();
     Append(1, kEvents);
     ASSERT_TRUE(AwaitHealth("HTTP 400, also for an empty request")) << pump_->Health();
@@ -267,8 +277,8 @@ TEST_F(OtlpTest, WhatIsUnderWayAtTheEndComesAgainAtTheNextStart) {
 TEST_F(OtlpTest, HostileAnswersAreBoundedAndWaitedOut) {
     const std::string long_line(40'000, 'x');
     const std::vector<Reply> replies = {
-        {.headers = "X: " + long_line + "\r\n", .takes = false},                       // a head without end
-        {.status = 500, .body = std::string(200'000, 'y'), .takes = false},            // an answer that talks too much
+        {.headers = "X: " + long_line + "\r\n", .takes = false},             // a head without end
+        {.status = 500, .body = std::string(200'000, 'y'), .takes = false},  // an answer that talks too much
         {.status = 500, .body = std::string("\xff\xff\x00\x01\n\x1b[31m", 9), .takes = false},
         {.status = 999, .takes = false},
         {.headers = "Retry-After: -5\r\n", .takes = false, .silent = true},

@@ -164,12 +164,15 @@ TEST_F(AccessTest, AMembersSessionIsInANameSpaceOfItsOwn) {
         EXPECT_EQ(ran.status, 0) << ran.Text();
         std::set<std::string> seen;
         std::vector<tests::Json> events = ran.events;
-        for (const absl::string_view line : absl::StrSplit(ran.out, '\n', absl::SkipEmpty())) events.push_back(tests::ParseJson(std::string(line)));
+        for (const absl::string_view line : absl::StrSplit(ran.out, '\n', absl::SkipEmpty()))
+            events.push_back(tests::ParseJson(std::string(line)));
         for (const tests::Json& event : events) {
             if (!At(event, "sandbox.id").empty()) seen.insert(At(event, "sandbox.session"));
         }
         EXPECT_EQ(seen.size(), 1u) << ran.Text();
-        EXPECT_EQ(absl::StrContains(ran.err, "events of this run have the session " + *seen.begin()), uid != 0) << ran.err;
+        EXPECT_EQ(absl::StrContains(ran.err, "events of this run have the session " + *seen.begin()),
+                  uid != 0)
+            << ran.err;
         return *seen.begin();
     };
     EXPECT_EQ(sessions(0, "build-7"), "build-7");
@@ -182,17 +185,20 @@ TEST_F(AccessTest, AMembersSessionIsInANameSpaceOfItsOwn) {
     product_.StopAgent(SIGTERM);
     product_.Configure(absl::StrCat("api: {group: ", kGroup, ", policies: [networkless], sessions: any}\n"));
     EXPECT_EQ(sessions(0, "build-7"), "build-7");
-    EXPECT_THAT(As(kMember, {"run", "--session", "build-7", "--", "/bin/true"}).err, HasSubstr("have the session build-7\n"));
+    EXPECT_THAT(As(kMember, {"run", "--session", "build-7", "--", "/bin/true"}).err,
+                HasSubstr("have the session build-7\n"));
 }
 
 TEST_F(AccessTest, WhoKilledIsInTheAuditEvents) {
     product_.StopAgent(SIGTERM);
-    product_.Configure(absl::StrCat("events:\n  exporters:\n    - {kind: jsonl, path: ", product_.Path("events.jsonl"), "}\n"));
+    product_.Configure(absl::StrCat(
+        "events:\n  exporters:\n    - {kind: jsonl, path: ", product_.Path("events.jsonl"), "}\n"));
     ASSERT_EQ(product_.Run("networkless", {"/bin/true"}).status, 0);
     const pid_t member = StartAs(kMember, {"run", "--", "/bin/sleep", "1000"}, "m");
     const pid_t root = product_.StartRun("networkless", {"/bin/sleep", "1000"}, "r");
     std::string ids[2];
-    ASSERT_TRUE(Until([&] { return !(ids[0] = Sees(0, kMember)).empty() && !(ids[1] = Sees(0, 0)).empty(); }));
+    ASSERT_TRUE(
+        Until([&] { return !(ids[0] = Sees(0, kMember)).empty() && !(ids[1] = Sees(0, 0)).empty(); }));
     EXPECT_NE(As(kOther, {"kill", ids[0]}).status, 0);
     EXPECT_EQ(As(kMember, {"kill", ids[0], "--reason", "it hangs"}).status, 0);
     EXPECT_EQ(product_.Stockade({"kill", ids[1]}).status, 0);
@@ -203,17 +209,20 @@ TEST_F(AccessTest, WhoKilledIsInTheAuditEvents) {
     std::vector<std::string> kills;
     ASSERT_TRUE(Until([&] {
         kills.clear();
-        for (const absl::string_view line : absl::StrSplit(product_.Get("events.jsonl"), '\n', absl::SkipEmpty())) {
+        for (const absl::string_view line :
+             absl::StrSplit(product_.Get("events.jsonl"), '\n', absl::SkipEmpty())) {
             const tests::Json event = tests::ParseJson(std::string(line));
             if (At(event, "kind") != "action") continue;
             EXPECT_NE(At(event, "action.actor_pid"), "");
-            kills.push_back(absl::StrCat(At(event, "action.action"), " ", At(event, "action.result"), " of ", At(event, "sandbox.id"), " by ",
-                                         At(event, "action.actor_uid"), ": ", At(event, "action.detail")));
+            kills.push_back(absl::StrCat(At(event, "action.action"), " ", At(event, "action.result"), " of ",
+                                         At(event, "sandbox.id"), " by ", At(event, "action.actor_uid"), ": ",
+                                         At(event, "action.detail")));
         }
         return kills.size() >= 2;
     }));
-    EXPECT_THAT(kills, testing::UnorderedElementsAre(absl::StrCat("kill-sandbox done of ", ids[0], " by ", kMember, ": it hangs"),
-                                                     absl::StrCat("kill-sandbox done of ", ids[1], " by 0: ")));
+    EXPECT_THAT(kills, testing::UnorderedElementsAre(
+                           absl::StrCat("kill-sandbox done of ", ids[0], " by ", kMember, ": it hangs"),
+                           absl::StrCat("kill-sandbox done of ", ids[1], " by 0: ")));
 }
 
 TEST_F(AccessTest, AMemberFollowsTheirOwnEvents) {

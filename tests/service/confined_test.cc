@@ -29,7 +29,8 @@ using tests::Until;
 constexpr uid_t kMember = 61001;
 constexpr char kPolicy[] =
     "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: worker}\nspec:\n"
-    "  exec: {allow: [/usr/**, /bin/**]}\n  files: {read: [/usr/**, /bin/**, /lib/**, /dev/**, /in/**], write: [/dev/null, /tmp/**, /out/**]}\n"
+    "  exec: {allow: [/usr/**, /bin/**]}\n  files: {read: [/usr/**, /bin/**, /lib/**, /dev/**, /in/**], "
+    "write: [/dev/null, /tmp/**, /out/**]}\n"
     "  network: {allow: [{cidr: 10.0.0.0/8, ports: [443]}, {name: allowed.example, ports: [443]}]}\n"
     "  dns: {mode: allowlist, resolvers: [127.0.0.53], allow: [allowed.example]}\n";
 
@@ -38,9 +39,12 @@ class Confined : public testing::Test {
     Confined() {
         const group* games = getgrnam("games");
         gid_ = games == nullptr ? 0 : games->gr_gid;
-        product_.Configure(absl::StrCat("agent_wait_seconds: 60\nmetrics: {listen: off}\napi: {group: games, policies: [networkless]}\n"));
+        product_.Configure(
+            absl::StrCat("agent_wait_seconds: 60\nmetrics: {listen: off}\napi: {group: games, policies: "
+                         "[networkless]}\n"));
         policy_ = product_.Put("worker.yaml", kPolicy);
-        for (const absl::string_view line : absl::StrSplit(tests::ReadText(tests::SourcePath("deploy/systemd/stockaded.service")), '\n')) {
+        for (const absl::string_view line :
+             absl::StrSplit(tests::ReadText(tests::SourcePath("deploy/systemd/stockaded.service")), '\n')) {
             absl::string_view value = line;
             if (absl::ConsumePrefix(&value, "CapabilityBoundingSet="))
                 bounding_ = absl::StrSplit(absl::AsciiStrToLower(value), ' ', absl::SkipEmpty());
@@ -53,14 +57,17 @@ class Confined : public testing::Test {
     // As systemd does it: nothing is inherited or ambient, the bounding set is that of the unit.
     void StartAgent(const std::string& binary, const std::vector<std::string>& bounding) {
         std::vector<std::string> names = {"-all"};
-        for (const std::string& name : bounding) names.push_back(absl::StrCat("+", absl::StripPrefix(name, "cap_")));
+        for (const std::string& name : bounding)
+            names.push_back(absl::StrCat("+", absl::StripPrefix(name, "cap_")));
         const std::string log = absl::StrCat("agent", ++agents_, ".err");
-        agent_ = tests::Start({.argv = {"/usr/bin/setpriv", "--bounding-set", absl::StrJoin(names, ","), "--inh-caps", "-all", "--ambient-caps", "-all",
-                                        "--no-new-privs", binary, "--config", product_.config()},
-                               .out = product_.Path("agent.out"),
-                               .err = product_.Path(log),
-                               .in_child = [] { umask(0077); }});
-        ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get(log), "listening at"); })) << product_.Get(log);
+        agent_ = tests::Start(
+            {.argv = {"/usr/bin/setpriv", "--bounding-set", absl::StrJoin(names, ","), "--inh-caps", "-all",
+                      "--ambient-caps", "-all", "--no-new-privs", binary, "--config", product_.config()},
+             .out = product_.Path("agent.out"),
+             .err = product_.Path(log),
+             .in_child = [] { umask(0077); }});
+        ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get(log), "listening at"); }))
+            << product_.Get(log);
     }
     void StopAgent() {
         ASSERT_EQ(kill(agent_, SIGTERM), 0);
@@ -68,8 +75,10 @@ class Confined : public testing::Test {
         agent_ = 0;
     }
     static std::string Status(pid_t pid, const std::string& key) {
-        for (const absl::string_view line : absl::StrSplit(tests::ReadText(absl::StrCat("/proc/", pid, "/status")), '\n')) {
-            if (absl::StartsWith(line, key + ":")) return std::string(absl::StripAsciiWhitespace(line.substr(key.size() + 1)));
+        for (const absl::string_view line :
+             absl::StrSplit(tests::ReadText(absl::StrCat("/proc/", pid, "/status")), '\n')) {
+            if (absl::StartsWith(line, key + ":"))
+                return std::string(absl::StripAsciiWhitespace(line.substr(key.size() + 1)));
         }
         return "";
     }
@@ -88,14 +97,19 @@ class Confined : public testing::Test {
     }
     // The only child of the agent that is not a shim's.
     pid_t Helper() const {
-        const std::string children = tests::ReadText(absl::StrCat("/proc/", agent_, "/task/", agent_, "/children"));
+        const std::string children =
+            tests::ReadText(absl::StrCat("/proc/", agent_, "/task/", agent_, "/children"));
         return static_cast<pid_t>(strtol(children.c_str(), nullptr, 10));
     }
     Ran As(uid_t uid, const std::vector<std::string>& words) {
         const gid_t group = gid_;
-        return product_.Finish(product_.StartStockade(words, "as", [=] {
-            if (setgroups(1, &group) != 0 || setgid(uid) != 0 || setuid(uid) != 0) _exit(98);
-        }), "as");
+        return product_.Finish(
+            product_.StartStockade(words, "as",
+                                   [=] {
+                                       if (setgroups(1, &group) != 0 || setgid(uid) != 0 || setuid(uid) != 0)
+                                           _exit(98);
+                                   }),
+            "as");
     }
     tests::Product product_;
     std::string policy_;
@@ -111,7 +125,8 @@ TEST_F(Confined, SandboxesOfEveryKindRunUnderTheUnitsCapabilities) {
     ASSERT_TRUE(no_new_privileges_);
     StartAgent(tests::BinPath("stockaded"), bounding_);
     // The agent has what it says; the helper has the unit's, and no more.
-    const std::string six = Mask({"cap_bpf", "cap_perfmon", "cap_net_admin", "cap_sys_ptrace", "cap_kill", "cap_dac_read_search"});
+    const std::string six = Mask(
+        {"cap_bpf", "cap_perfmon", "cap_net_admin", "cap_sys_ptrace", "cap_kill", "cap_dac_read_search"});
     EXPECT_EQ(Status(agent_, "CapBnd"), six);
     EXPECT_EQ(Status(agent_, "CapEff"), six);
     const pid_t helper = Helper();
@@ -125,8 +140,11 @@ TEST_F(Confined, SandboxesOfEveryKindRunUnderTheUnitsCapabilities) {
     // A way out, names, files in and out, another's uid, limits, a terminal-less pipe.
     product_.Put("in/note", "from outside");
     std::filesystem::create_directory(product_.Path("out"));
-    ran = product_.Run(policy_, {"/bin/sh", "-c", "cat /in/note >/out/copy; cat /proc/net/dev; getent hosts elsewhere.example || echo none"},
-                       {"--in", product_.Path("in"), "--out", product_.Path("out")});
+    ran = product_.Run(
+        policy_,
+        {"/bin/sh", "-c",
+         "cat /in/note >/out/copy; cat /proc/net/dev; getent hosts elsewhere.example || echo none"},
+        {"--in", product_.Path("in"), "--out", product_.Path("out")});
     EXPECT_EQ(ran.status, 0) << ran.Text();
     EXPECT_EQ(product_.Get("out/copy"), "from outside");
     EXPECT_THAT(ran.out, HasSubstr("none"));
@@ -139,7 +157,8 @@ TEST_F(Confined, SandboxesOfEveryKindRunUnderTheUnitsCapabilities) {
     const pid_t long_run = product_.StartRun("networkless", {"/bin/sh", "-c", "echo up; sleep 1000"}, "long");
     ASSERT_TRUE(Until([&] { return product_.Get("long.out") == "up\n"; })) << product_.Get("long.err");
     const std::string ps = product_.Stockade({"ps", "-o", "json"}).out, id = ps.substr(ps.find("sbx_"), 30);
-    for (const char* action : {"freeze", "thaw", "isolate", "release", "kill"}) EXPECT_EQ(product_.Stockade({action, id}).status, 0) << action;
+    for (const char* action : {"freeze", "thaw", "isolate", "release", "kill"})
+        EXPECT_EQ(product_.Stockade({action, id}).status, 0) << action;
     EXPECT_EQ(product_.Finish(long_run, "long").status, 137);
     StopAgent();
     EXPECT_TRUE(Until([&] { return product_.LeftOver().empty(); })) << product_.LeftOver();
@@ -164,11 +183,13 @@ TEST_F(Confined, AnUpgradeUnderARunningAgentLetsNothingThrough) {
     std::filesystem::copy_file(tests::BinPath("stockaded"), binary);
     StartAgent(binary, bounding_);
     product_.Put("in/ready", "");
-    const pid_t attacker = product_.StartRun(
-        policy_,
-        {"/bin/sh", "-c", "n=0; while ! [ -e /in/stop ]; do { echo x >/dev/shm/x; } 2>/dev/null && echo EFFECT; cat /etc/shadow 2>/dev/null && echo EFFECT; "
-                          "n=$((n+1)); echo attempt $n; sleep 0.02; done"},
-        "attacker", {"--in", product_.Path("in")});
+    const pid_t attacker =
+        product_.StartRun(policy_,
+                          {"/bin/sh", "-c",
+                           "n=0; while ! [ -e /in/stop ]; do { echo x >/dev/shm/x; } 2>/dev/null && echo "
+                           "EFFECT; cat /etc/shadow 2>/dev/null && echo EFFECT; "
+                           "n=$((n+1)); echo attempt $n; sleep 0.02; done"},
+                          "attacker", {"--in", product_.Path("in")});
     const auto attempts = [&] {
         const std::string out = product_.Get("attacker.out");
         return std::count(out.begin(), out.end(), '\n');
@@ -187,8 +208,10 @@ TEST_F(Confined, AnUpgradeUnderARunningAgentLetsNothingThrough) {
     const uint64_t asked = BootNow();
     StopAgent();
     StartAgent(binary, bounding_);
-    printf("[  FIGURE  ] %.2f s from the order to stop to the next version\n", static_cast<double>(BootNow() - asked) / 1e9);
-    ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get("agent2.err"), "taken over"); })) << product_.Get("agent2.err");
+    printf("[  FIGURE  ] %.2f s from the order to stop to the next version\n",
+           static_cast<double>(BootNow() - asked) / 1e9);
+    ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get("agent2.err"), "taken over"); }))
+        << product_.Get("agent2.err");
     EXPECT_THAT(version(), HasSubstr("-next\""));
     ASSERT_EQ(kill(attacker, SIGCONT), 0);
     EXPECT_TRUE(goes_on());

@@ -10,8 +10,8 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
-#include "userspace/cmd/shown_command.h"
 #include "userspace/cmd/refusal_advice.h"
+#include "userspace/cmd/shown_command.h"
 #include "userspace/model/lifecycle.h"
 #include "userspace/model/reason.h"
 

@@ -77,10 +77,12 @@ void Agent::ControlOnRequest(int fd, const api::Control& control) {
         return SendError(fd, absl::FailedPreconditionError("the sandbox is ending already"));
     const uint64_t asked = BootNow();
     const Status status = Control(control.action(), *run, sandbox);
-    v1::Action action =
-        ActionOf(control.action() == "isolate" ? "isolate-network" : control.action(), *connections_[fd], control.reason());
+    v1::Action action = ActionOf(control.action() == "isolate" ? "isolate-network" : control.action(),
+                                 *connections_[fd], control.reason());
     action.set_result(status.ok() ? "done" : "failed");
-    if (!status.ok()) action.set_detail(absl::StrCat(action.detail(), action.detail().empty() ? "" : ": ", status.message()));
+    if (!status.ok())
+        action.set_detail(
+            absl::StrCat(action.detail(), action.detail().empty() ? "" : ": ", status.message()));
     action.set_latency_ns(BootNow() - asked);
     PublishAction(sandbox, std::move(action));
     if (!status.ok()) return SendError(fd, status);

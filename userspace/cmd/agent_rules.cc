@@ -157,7 +157,8 @@ v1::Action Agent::ActionOf(absl::string_view action, const RuleFinding& finding)
 }
 
 // Asked for by a person. Who has just written can be asked who it is.
-v1::Action Agent::ActionOf(absl::string_view action, const Connection& actor, const std::string& reason) const {
+v1::Action Agent::ActionOf(absl::string_view action, const Connection& actor,
+                           const std::string& reason) const {
     v1::Action out;
     out.set_action(std::string(action));
     out.set_result("done");

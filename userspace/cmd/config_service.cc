@@ -25,7 +25,9 @@ bool IsName(absl::string_view name) {
 
 }  // namespace
 
-std::string ApiConfig::Text() const { return absl::StrCat(group, " ", absl::StrJoin(policies, ","), any_session ? " any session" : ""); }
+std::string ApiConfig::Text() const {
+    return absl::StrCat(group, " ", absl::StrJoin(policies, ","), any_session ? " any session" : "");
+}
 
 Status ParseMetrics(const std::string& path, const YAML::Node& node, MetricsConfig* metrics) {
     SK_RETURN_IF_ERROR(CheckKeys(path, "metrics", node, {"listen"}));

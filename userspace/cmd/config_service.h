@@ -23,7 +23,8 @@ struct ApiConfig {
     // Its members may start sandboxes under these policies, and see and end their own. Root may all. The group need not exist.
     std::string group = "stockade";
     std::vector<std::string> policies;  // by name; none = root alone may start anything
-    bool any_session = false;           // members may claim any session label; else each has a name space of its own (ADR 10)
+    bool any_session =
+        false;  // members may claim any session label; else each has a name space of its own (ADR 10)
 
     std::string Text() const;  // on one line
 };

@@ -29,7 +29,8 @@ class DnsLedger {
   public:
     struct Options {
         std::string dir;
-        uint64_t keep_days = 30;       // from its last write to the latest of any session; one that comes back later starts anew
+        uint64_t keep_days =
+            30;  // from its last write to the latest of any session; one that comes back later starts anew
         size_t max_budgets = 1 << 16;  // some 300 bytes each, 5 KiB at most
     };
     // Makes the directory, and forgets what is too old.
