@@ -52,6 +52,17 @@ bool Covers(const Source& outer, const Source& inner);
 // Payloads that can be events of the source; empty = all.
 std::vector<v1::Event::PayloadCase> PayloadsOf(const Source& source);
 bool Belongs(const Source& source, const v1::Event& event);
+
+// Events that belong to the same sources, whatever else they say.
+struct EventClass {
+    v1::Event::PayloadCase payload = v1::Event::PAYLOAD_NOT_SET;
+    std::string word{};  // of op or role; empty: one that no category names
+    bool refused = false;
+};
+const std::vector<EventClass>& EventClasses();
+// Its place in EventClasses(); their number for an event without a payload, which no source has.
+size_t ClassOf(const v1::Event& event);
+bool Belongs(const Source& source, const EventClass& events);
 // Sections of a policy whose `record:` must be `all` for the source to have its events, also allowed ones.
 std::vector<std::string> RecordedBy(const Source& source);
 // All categories, of one product.

@@ -4,6 +4,7 @@
 // and some texts of the command line, one of twelve with a regular expression. Events are one part programs,
 // three parts files, one part connections, as a build in a sandbox has them.
 #include <benchmark/benchmark.h>
+#include <malloc.h>
 
 #include <cstdlib>
 #include <random>
@@ -115,9 +116,17 @@ std::vector<v1::Event> Events() {
     return events;
 }
 
+// What is held in the end; what reading the rules took is given back by then.
+size_t HeldBytes() {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
 void BM_Events(benchmark::State& state) {
-    Detector detector(Rules(state.range(0)));
     const std::vector<v1::Event> events = Events();
+    const size_t before = HeldBytes();
+    Detector detector(Rules(state.range(0)));
+    state.counters["bytes"] = static_cast<double>(HeldBytes() - before);
     size_t next = 0;
     for (auto _ : state) {
         benchmark::DoNotOptimize(detector.OnEvent(events[next]));

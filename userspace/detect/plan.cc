@@ -1,25 +1,15 @@
 #include "userspace/detect/plan.h"
 
-#include <re2/re2.h>
-
 #include <algorithm>
 #include <bit>
-#include <limits>
-
-#include "absl/strings/match.h"
-#include "userspace/detect/text.h"
 
 namespace stockade::detect {
 namespace {
 
-// Shorter ones stand in every second text; RE2's own default for its atoms.
-constexpr int kMinRegexAtom = 3;
 // How telling a predicate without a text is: less than a word, more than a letter or two.
 constexpr size_t kPlainWeight = 3;
 // Beyond it a text tells no more.
 constexpr size_t kEnoughText = 16;
-// What is scanned for of a longer text: enough to be rare, and within what Vectorscan takes.
-constexpr size_t kMaxScanned = 64;
 // What each doubling of the number of rules takes away, in letters.
 constexpr int kCommonWeight = 3;
 
@@ -28,13 +18,6 @@ bool NeedsText(const Predicate& atom) {
 }
 
 bool IsUnrecorded(const Field* field) { return field != nullptr && field->kind == Field::Kind::kUnrecorded; }
-
-// RE2 folds the texts it looks for by Unicode, we by a table that is nearly that: beyond ASCII none is left out.
-bool CanFilter(const re2::RE2& regex) {
-    const std::string& text = regex.pattern();
-    return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x80; }) &&
-           !absl::StrContains(text, "\\x");
-}
 
 }  // namespace
 
@@ -48,9 +31,6 @@ void RuleSet::Builder::AddRules() {
             ++uses[static_cast<size_t>(it->second)];
             ids.push_back(it->second);
         }
-        const auto source = std::find(set.sources_.begin(), set.sources_.end(), rule.source);
-        set.source_ids_.push_back(static_cast<uint32_t>(source - set.sources_.begin()));
-        if (source == set.sources_.end()) set.sources_.push_back(rule.source);
         set.roots_.push_back(rule.correlation ? UINT32_MAX : AddNode(rule.expr, ids));
     }
     set.answers_.resize(set.atoms_.size());
@@ -114,79 +94,27 @@ std::optional<RuleSet::Builder::Needed> RuleSet::Builder::Required(uint32_t at, 
     return best;
 }
 
-void RuleSet::Builder::CollectFields(Plan* plan) {
-    std::vector<uint32_t> nodes;
-    for (uint32_t rule : plan->rules) nodes.push_back(set.roots_[rule]);
-    const auto add = [&](const Field* field) {
-        const bool text = field != nullptr && field->kind == Field::Kind::kText;
-        if (text && std::find(plan->fields.begin(), plan->fields.end(), field) == plan->fields.end())
-            plan->fields.push_back(field);
-    };
-    while (!nodes.empty()) {
-        const Node& node = set.nodes_[nodes.back()];
-        nodes.pop_back();
-        for (uint32_t i = 0; i < node.count; ++i) nodes.push_back(node.first + i);
-        if (node.kind != Expr::Kind::kAtom) continue;
-        const Predicate& atom = *set.atoms_[static_cast<size_t>(node.atom)];
-        add(atom.field);
-        add(atom.other);
-        if (atom.field == nullptr) plan->keywords = true;
+void RuleSet::Builder::AddNeedle(Plan* plan, int needle) {
+    const int id = plan->needles[static_cast<size_t>(needle)].atom;
+    const Predicate& atom = *set.atoms_[static_cast<size_t>(id)];
+    const bool number = atom.op == Predicate::Op::kNumber && atom.compare == Compare::kEq &&
+                        atom.field->kind == Field::Kind::kNumber;
+    if (const std::optional<int64_t> wanted = WholeNumber(atom.number); number && wanted) {
+        auto at = std::find_if(plan->numbers.begin(), plan->numbers.end(),
+                               [&](const Plan::Numbers& each) { return each.field == atom.field; });
+        if (at == plan->numbers.end()) at = plan->numbers.insert(at, {.field = atom.field, .needles = {}});
+        if (at->needles.emplace(*wanted, needle).second) return;
     }
-}
-
-void RuleSet::Builder::AddScanner(Plan* plan, const std::vector<int>& atoms) {
-    absl::flat_hash_map<std::string, int> ids;
-    std::vector<std::string> texts;
-    const auto literal = [&](const std::string& text) {
-        const auto [it, added] = ids.emplace(text, static_cast<int>(texts.size()));
-        if (added) {
-            texts.push_back(text);
-            plan->atoms_of_literal.emplace_back();
-            plan->regex_literal.push_back(-1);
-        }
-        return static_cast<size_t>(it->second);
-    };
-    const auto scan = [&](const Field* field) {
-        if (field != nullptr &&
-            std::find(plan->scanned.begin(), plan->scanned.end(), field) == plan->scanned.end())
-            plan->scanned.push_back(field);
-    };
-    auto regexes = std::make_unique<re2::FilteredRE2>(kMinRegexAtom);
-    for (int id : atoms) {
-        const Predicate& atom = *set.atoms_[static_cast<size_t>(id)];
-        if (NeedsText(atom)) {
-            plan->atoms_of_literal[literal(Folded(atom.pattern.LongestText()).substr(0, kMaxScanned))]
-                .push_back(id);
-            scan(atom.field);
-            continue;
-        }
-        int number = -1;
-        re2::RE2::Options options;
-        options.set_log_errors(false);
-        if (atom.op == Predicate::Op::kRegex && CanFilter(*atom.regex) &&
-            regexes->Add(atom.regex->pattern(), options, &number) == re2::RE2::NoError) {
-            plan->regex_atoms.push_back(id);
-            scan(atom.field);
-        } else {
-            plan->direct.push_back(id);
-        }
-    }
-    if (!plan->regex_atoms.empty()) {
-        std::vector<std::string> needed;
-        regexes->Compile(&needed);
-        for (size_t i = 0; i < needed.size(); ++i)
-            plan->regex_literal[literal(needed[i])] = static_cast<int>(i);
-        plan->regexes = std::move(regexes);
-    }
-    plan->literals = texts.size();
-    if (texts.empty()) return;
-    StatusOr<std::unique_ptr<LiteralScanner>> scanner = LiteralScanner::Create(texts);
-    plan->scan_failed = !scanner.ok();
-    if (scanner.ok()) plan->scanner = *std::move(scanner);
+    const bool text = atom.op == Predicate::Op::kPattern || atom.op == Predicate::Op::kRegex;
+    if (!text) return plan->direct.push_back(needle);
+    auto at = std::find_if(plan->texts.begin(), plan->texts.end(),
+                           [&](const auto& each) { return each->field() == atom.field; });
+    if (at == plan->texts.end()) at = plan->texts.insert(at, std::make_unique<TextIndex>(atom.field));
+    if (!(*at)->Add(needle, atom)) plan->direct.push_back(needle);
 }
 
 void RuleSet::Builder::Index(Plan* plan) {
-    std::vector<int> atoms;
+    absl::flat_hash_map<int, size_t> of_atom;
     for (uint32_t rule : plan->rules) {
         std::optional<Needed> needed = Required(set.roots_[rule], true);
         if (!needed) {
@@ -194,26 +122,29 @@ void RuleSet::Builder::Index(Plan* plan) {
             continue;
         }
         for (int atom : needed->atoms) {
-            std::vector<uint32_t>& users = plan->rules_of_atom[atom];
-            if (users.empty()) atoms.push_back(atom);
-            if (users.empty() || users.back() != rule) users.push_back(rule);
+            const auto [it, added] = of_atom.emplace(atom, plan->needles.size());
+            if (added) plan->needles.push_back({.atom = atom, .rules = {}});
+            std::vector<uint32_t>& rules = plan->needles[it->second].rules;
+            if (rules.empty() || rules.back() != rule) rules.push_back(rule);
         }
     }
-    AddScanner(plan, atoms);
+    for (size_t i = 0; i < plan->needles.size(); ++i) AddNeedle(plan, static_cast<int>(i));
+    for (const auto& text : plan->texts) text->Build();
 }
 
-std::unique_ptr<RuleSet::Plan> RuleSet::Builder::MakePlan(v1::Event::PayloadCase payload, bool prefilter) {
-    auto plan = std::make_unique<Plan>();
+uint32_t RuleSet::Builder::PlanOf(const EventClass& events) {
+    std::vector<uint32_t> rules;
     for (uint32_t rule = 0; rule < set.rules_.size(); ++rule) {
-        if (set.rules_[rule].correlation) continue;
-        const std::vector<v1::Event::PayloadCase> payloads = PayloadsOf(set.rules_[rule].source);
-        if (payloads.empty() || std::find(payloads.begin(), payloads.end(), payload) != payloads.end())
-            plan->rules.push_back(rule);
+        if (!set.rules_[rule].correlation && Belongs(set.rules_[rule].source, events)) rules.push_back(rule);
     }
-    CollectFields(plan.get());
-    plan->scan_failed = !prefilter;
-    if (prefilter) Index(plan.get());
-    return plan;
+    if (rules.empty()) return kNoPlan;
+    const auto [it, added] = known.emplace(rules, static_cast<uint32_t>(set.plans_.size()));
+    if (!added) return it->second;
+    auto plan = std::make_unique<Plan>();
+    plan->rules = std::move(rules);
+    if (set.prefilter_) Index(plan.get());
+    set.plans_.push_back(std::move(plan));
+    return it->second;
 }
 
 }  // namespace stockade::detect

@@ -1,12 +1,13 @@
-// How the rules for one kind of event are found; used by ruleset.cc and plan.cc only.
+// How the rules for one class of events are found; used by ruleset.cc and plan.cc only.
 #pragma once
 
-#include <re2/filtered_re2.h>
-
+#include <cmath>
+#include <map>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "userspace/detect/ruleset.h"
+#include "userspace/detect/text_index.h"
 
 namespace stockade::detect {
 
@@ -18,35 +19,46 @@ struct RuleSet::Node {
 };
 
 struct RuleSet::Plan {
-    std::vector<uint32_t> rules;       // all of the payload
-    std::vector<uint32_t> always;      // those that no predicate can stand for
-    std::vector<const Field*> fields;  // all that may have holes
-    std::vector<const Field*> scanned;
-    bool keywords = false;
-    std::unique_ptr<LiteralScanner> scanner;
-    std::vector<std::vector<int>> atoms_of_literal;  // literal -> predicates that need it
-    std::vector<int> regex_literal;                  // literal -> its number among `regexes`' atoms, or -1
-    std::unique_ptr<re2::FilteredRE2> regexes;
-    std::vector<int> regex_atoms;  // number in `regexes` -> predicate
-    std::vector<int> direct;       // predicates asked for each event: numbers, addresses, absence
-    absl::flat_hash_map<int, std::vector<uint32_t>> rules_of_atom;
-    size_t literals = 0;
-    bool scan_failed = false;
+    // A predicate of which rules need that it holds.
+    struct Needle {
+        int atom = -1;
+        std::vector<uint32_t> rules;
+    };
+    // Numbers that a field is asked to be.
+    struct Numbers {
+        const Field* field = nullptr;
+        absl::flat_hash_map<int64_t, int> needles;
+    };
+
+    std::vector<uint32_t> rules;   // all of the class
+    std::vector<uint32_t> always;  // those that no predicate can stand for
+    std::vector<Needle> needles;
+    std::vector<std::unique_ptr<TextIndex>> texts;
+    std::vector<Numbers> numbers;
+    std::vector<int> direct;  // needles that are asked for each event: ranges, addresses, absence
 };
+
+// Whole numbers; beyond the bound two that differ could be one to a table.
+inline std::optional<int64_t> WholeNumber(long double number) {
+    constexpr long double kLargest = 1LL << 62;
+    if (std::fabs(number) > kLargest || std::floor(number) != number) return std::nullopt;
+    return static_cast<int64_t>(number);
+}
 
 // Makes plans; a friend in all but name.
 struct RuleSet::Builder {
     RuleSet& set;
     absl::flat_hash_map<std::string, int> atom_ids{};
     std::vector<int> uses{};  // predicate -> how many rules have it
+    std::map<std::vector<uint32_t>, uint32_t> known{};  // rules -> their plan
 
     void AddRules();
     uint32_t AddNode(const Expr& expr, const std::vector<int>& ids);
     void FillNode(uint32_t at, const Expr& expr, const std::vector<int>& ids);
-    std::unique_ptr<Plan> MakePlan(v1::Event::PayloadCase payload, bool prefilter);
-    void CollectFields(Plan* plan);
+    // Classes of the same rules have one plan.
+    uint32_t PlanOf(const EventClass& events);
     void Index(Plan* plan);
-    void AddScanner(Plan* plan, const std::vector<int>& atoms);
+    void AddNeedle(Plan* plan, int needle);
 
     // Predicates of which one must hold for the node to hold (or, negated, not to hold); nullopt where
     // there are none such. `weight`: how telling the worst of them is.

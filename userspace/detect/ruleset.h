@@ -4,15 +4,15 @@
 //   set->Match(view, &hits);
 //
 // Predicates that several rules share are asked once. A rule is looked at only when one of the predicates
-// without which it cannot match holds; which literal texts of those an event has is found in one pass.
+// without which it cannot match holds; which of those do is found by tables and by one pass over each text.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "userspace/base/status.h"
-#include "userspace/detect/literals.h"
 #include "userspace/detect/rule.h"
+#include "userspace/detect/text_index.h"
 #include "userspace/detect/truth.h"
 #include "userspace/detect/view.h"
 
@@ -34,10 +34,11 @@ class RuleSet {
     struct Counters {
         uint64_t events = 0;
         uint64_t evaluated = 0;   // rules looked at
-        uint64_t unfiltered = 0;  // events of which all rules were: a value had a hole, or scanning failed
+        // Events of which each needed predicate of a field was asked: its value had a hole, or scanning failed.
+        uint64_t unfiltered = 0;
     };
     // The rules must come from ParseRules without errors. A scanner that cannot be made is no failure:
-    // all rules are looked at then, and unfiltered tells.
+    // predicates are asked one by one then, and unfiltered tells.
     static std::unique_ptr<RuleSet> Create(std::vector<Rule> rules, const Options& options);
     static std::unique_ptr<RuleSet> Create(std::vector<Rule> rules) {
         return Create(std::move(rules), Options{});
@@ -57,30 +58,35 @@ class RuleSet {
     struct Plan;
     struct Builder;
 
+    static constexpr uint32_t kNoPlan = UINT32_MAX;
+
     RuleSet() = default;
     Truth Ask(int atom, EventView& view);
     Truth Run(uint32_t node, EventView& view);
-    bool HasHoles(const Plan& plan, EventView& view) const;
-    bool FindCandidates(Plan& plan, EventView& view);
-    void Mark(const Plan& plan, int atom);
+    void FindCandidates(Plan& plan, EventView& view);
+    void FindByText(Plan& plan, EventView& view);
+    void FindByNumber(const Plan& plan, EventView& view);
+    void Try(const Plan& plan, int needle, bool sure, EventView& view);
     void Judge(uint32_t rule, EventView& view, std::vector<Hit>* hits);
 
     std::vector<Rule> rules_;
+    bool prefilter_ = true;
     std::vector<const Predicate*> atoms_;
     std::vector<Node> nodes_;
-    std::vector<uint32_t> roots_;       // by rule; UINT32_MAX for correlations
-    std::vector<uint32_t> source_ids_;  // by rule
-    std::vector<Source> sources_;
-    std::vector<std::unique_ptr<Plan>> plans_;  // by payload
+    std::vector<uint32_t> roots_;  // by rule; UINT32_MAX for correlations
+    std::vector<std::unique_ptr<Plan>> plans_;
+    std::vector<uint32_t> plan_of_class_;  // kNoPlan where there are no rules
     Counters counters_;
     // Of the event at hand. An answer is valid where its stamp is that of the event.
     uint64_t stamp_ = 0;
-    std::vector<std::pair<uint64_t, Truth>> answers_;
+    struct Answer {
+        uint64_t stamp = 0;
+        Truth truth = Truth::kNo;
+    };
+    std::vector<Answer> answers_;
     std::vector<uint64_t> marked_;
     std::vector<uint32_t> candidates_;
-    std::vector<bool> source_fits_;
-    std::vector<int> found_, regex_atoms_, regex_found_;
-    std::string buffer_;
+    std::vector<TextIndex::Candidate> found_;
 };
 
 }  // namespace stockade::detect

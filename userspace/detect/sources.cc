@@ -66,6 +66,56 @@ const std::string& WordOf(const v1::Event& event) {
     }
 }
 
+bool IsRefused(const v1::Event& event) { return !event.verdict().empty() && event.verdict() != "allow"; }
+
+bool Holds(const Source& source, Case payload, const std::string& word, bool refused) {
+    if (source.category.empty()) return true;
+    const Category& category = *FindCategory(source.category);
+    if (std::find(category.payloads.begin(), category.payloads.end(), payload) == category.payloads.end())
+        return false;
+    if (source.category == "violation") return refused;
+    if (category.words.empty()) return true;
+    return std::find(category.words.begin(), category.words.end(), word) != category.words.end();
+}
+
+struct ClassTable {
+    struct Words {
+        size_t first = 0;  // place of the first class of the payload
+        std::vector<std::string> words;
+    };
+    std::vector<EventClass> all;
+    std::vector<Words> of_payload;  // by its number
+};
+
+// Each word of each payload twice: allowed, and refused.
+const ClassTable& Classes() {
+    static const auto* const table = [] {
+        auto* out = new ClassTable;
+        const auto* payloads = v1::Event::descriptor()->FindOneofByName("payload");
+        for (int i = 0; i < payloads->field_count(); ++i) {
+            const auto number = static_cast<size_t>(payloads->field(i)->number());
+            const auto payload = static_cast<Case>(number);
+            if (out->of_payload.size() <= number) out->of_payload.resize(number + 1);
+            ClassTable::Words& of = out->of_payload[number];
+            of.first = out->all.size();
+            for (const Category& category : Table()) {
+                if (std::find(category.payloads.begin(), category.payloads.end(), payload) == category.payloads.end())
+                    continue;
+                for (const std::string& word : category.words) {
+                    if (std::find(of.words.begin(), of.words.end(), word) == of.words.end()) of.words.push_back(word);
+                }
+            }
+            of.words.emplace_back();
+            for (const std::string& word : of.words) {
+                out->all.push_back({payload, word, false});
+                out->all.push_back({payload, word, true});
+            }
+        }
+        return out;
+    }();
+    return *table;
+}
+
 }  // namespace
 
 std::vector<std::string> Categories() {
@@ -118,15 +168,25 @@ std::vector<Case> PayloadsOf(const Source& source) {
     return category == nullptr ? std::vector<Case>() : category->payloads;
 }
 
+bool Belongs(const Source& source, const EventClass& events) {
+    return Holds(source, events.payload, events.word, events.refused);
+}
+
 bool Belongs(const Source& source, const v1::Event& event) {
-    if (source.category.empty()) return true;
-    const Category& category = *FindCategory(source.category);
-    if (std::find(category.payloads.begin(), category.payloads.end(), event.payload_case()) ==
-        category.payloads.end())
-        return false;
-    if (source.category == "violation") return !event.verdict().empty() && event.verdict() != "allow";
-    if (category.words.empty()) return true;
-    return std::find(category.words.begin(), category.words.end(), WordOf(event)) != category.words.end();
+    return Holds(source, event.payload_case(), WordOf(event), IsRefused(event));
+}
+
+const std::vector<EventClass>& EventClasses() { return Classes().all; }
+
+size_t ClassOf(const v1::Event& event) {
+    const ClassTable& table = Classes();
+    const auto payload = static_cast<size_t>(event.payload_case());
+    if (payload == 0 || payload >= table.of_payload.size()) return table.all.size();
+    const ClassTable::Words& words = table.of_payload[payload];
+    size_t at = 0;
+    // The last one is the empty one, for all others.
+    for (const std::string& word = WordOf(event); at + 1 < words.words.size() && words.words[at] != word;) ++at;
+    return words.first + 2 * at + (IsRefused(event) ? 1 : 0);
 }
 
 std::vector<std::string> RecordedBy(const Source& source) {

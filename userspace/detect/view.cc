@@ -1,6 +1,7 @@
 #include "userspace/detect/view.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/match.h"
@@ -21,13 +22,38 @@ constexpr absl::string_view kRedacted = "[redacted]";
 // A path whose upper part is not known starts so.
 constexpr absl::string_view kNoTop = ".../";
 
+bool IsAscii(absl::string_view text) {
+    // Eight at a time: most texts are, and all are looked at.
+    constexpr uint64_t kHigh = 0x8080808080808080;
+    uint64_t any = 0;
+    size_t at = 0;
+    for (; at + sizeof(any) <= text.size(); at += sizeof(any)) {
+        uint64_t word;
+        std::memcpy(&word, text.data() + at, sizeof(word));
+        any |= word;
+    }
+    for (; at < text.size(); ++at) any |= static_cast<uint64_t>(static_cast<unsigned char>(text[at]));
+    return (any & kHigh) == 0;
+}
+
+// What else is said of the text in `raw`.
+void Finish(bool ascii, Text* text, FieldValue* out) {
+    out->state = FieldValue::State::kPresent;
+    if (!ascii) {
+        text->folded.clear();
+        AppendFolded(text->raw, &text->folded);
+        text->hole = absl::StrContains(text->raw, kHole);
+        return;
+    }
+    text->hole = false;
+    text->folded = text->raw;
+    for (char& c : text->folded) c = static_cast<char>(c | (c >= 'A' && c <= 'Z' ? 0x20 : 0));
+}
+
 void AddText(absl::string_view raw, FieldValue* out) {
     Text& text = out->AddText();
     text.raw.assign(raw.data(), raw.size());
-    text.folded.clear();
-    AppendFolded(raw, &text.folded);
-    text.hole = absl::StrContains(raw, kHole);
-    out->state = FieldValue::State::kPresent;
+    Finish(IsAscii(raw), &text, out);
 }
 
 void AddNumber(long double number, absl::string_view text, FieldValue* out) {
@@ -54,10 +80,10 @@ std::string Normalised(absl::string_view text, bool escaped, bool redacted) {
 }
 
 struct Cut {
-    bool front = false;
     bool back = false;
     bool escaped = false;
     bool redacted = false;
+    bool None() const { return !back && !escaped && !redacted; }
 };
 
 // What stands beside a field about it.
@@ -74,21 +100,21 @@ Cut CutOf(const v1::Event& event, const Message& holder, const Field& field) {
     return cut;
 }
 
-bool IsAscii(absl::string_view text) {
-    for (const char c : text) {
-        if (static_cast<unsigned char>(c) >= 0x80) return false;
-    }
-    return true;
-}
-
-void AddCut(absl::string_view text, const Cut& cut, FieldValue* out) {
-    // Nearly all of them.
-    if (!cut.escaped && !cut.redacted && !cut.back && IsAscii(text) && !absl::StartsWith(text, kNoTop))
-        return AddText(text, out);
-    std::string whole = Normalised(text, cut.escaped, cut.redacted);
+// Of a text whose `raw` is as the event has it.
+void Settle(const Cut& cut, Text* text, FieldValue* out) {
+    const bool as_it_is = cut.None() && !absl::StartsWith(text->raw, kNoTop);
+    if (as_it_is && IsAscii(text->raw)) return Finish(true, text, out);  // nearly all of them
+    std::string whole = Normalised(text->raw, cut.escaped, cut.redacted);
     if (absl::StartsWith(whole, kNoTop)) whole.replace(0, kNoTop.size() - 1, 1, kHole);
     if (cut.back) whole += kHole;
-    AddText(whole, out);
+    text->raw = std::move(whole);
+    Finish(false, text, out);
+}
+
+void AddCut(const std::string& raw, const Cut& cut, FieldValue* out) {
+    Text& text = out->AddText();
+    text.raw = raw;
+    Settle(cut, &text, out);
 }
 
 void AddTime(const Message& message, FieldValue* out) {
@@ -141,19 +167,23 @@ void ReadText(const v1::Event& event, const Message& holder, const Field& field,
         return;
     }
     const int size = reflection->FieldSize(holder, leaf);
-    std::string scratch, joined;
-    for (int i = 0; i < size; ++i) {
-        const std::string& item = reflection->GetRepeatedStringReference(holder, leaf, i, &scratch);
-        if (!field.joined) AddCut(item, cut, out);
-        if (field.joined) absl::StrAppend(&joined, i > 0 ? " " : "", item);
-    }
-    if (field.joined && size > 0) {
-        AddCut(joined, cut, out);
-    } else if (!field.joined) {
+    if (size == 0) {
+        if (field.joined && cut.back) out->state = FieldValue::State::kUnknown;
         return;
-    } else if (cut.back) {
-        out->state = FieldValue::State::kUnknown;
     }
+    std::string scratch;
+    if (!field.joined) {
+        for (int i = 0; i < size; ++i)
+            AddCut(reflection->GetRepeatedStringReference(holder, leaf, i, &scratch), cut, out);
+        return;
+    }
+    Text& joined = out->AddText();
+    joined.raw.clear();
+    for (int i = 0; i < size; ++i) {
+        if (i > 0) joined.raw += ' ';
+        joined.raw += reflection->GetRepeatedStringReference(holder, leaf, i, &scratch);
+    }
+    Settle(cut, &joined, out);
 }
 
 void ReadLabel(const v1::Event& event, const Field& field, FieldValue* out) {
