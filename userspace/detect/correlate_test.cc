@@ -186,6 +186,35 @@ TEST_F(CorrelateTest, AFloodStaysBounded) {
     EXPECT_EQ(detector_->correlation_counters().evicted_events, 5u);
 }
 
+// Several correlations share what there is: whoever floods makes room in his own.
+TEST(CorrelateBoundsTest, AllTogetherStayBoundedAndEvictionIsCounted) {
+    std::string yaml = "title: A\nname: a\nlogsource: {product: linux, category: network_connection}\n"
+                       "detection: {s: {Protocol: tcp}, condition: s}\n";
+    for (const char* name : {"x", "y", "z"})
+        absl::StrAppend(&yaml, "---\ntitle: C\nname: ", name,
+                        "\ncorrelation: {type: event_count, rules: [a], group-by: [DestinationIp], timespan: 1d, "
+                        "condition: {gte: 9000}}\n");
+    ParsedRules parsed = ParseRules({{"r.yaml", yaml}});
+    ASSERT_FALSE(policy::HasErrors(parsed.diagnostics)) << ToString(parsed.diagnostics[0]);
+    Detector detector(std::move(parsed.rules), {}, {.max_groups = 50, .max_events = 1000});
+    v1::Event event;
+    event.mutable_net()->set_op("connect");
+    event.mutable_net()->set_protocol("tcp");
+    size_t findings = 0;
+    for (int i = 0; i < 40'000; ++i) {
+        event.mutable_time()->set_seconds(i / 1000);
+        // Half of it into one group, half into ever new ones.
+        event.mutable_net()->set_address(i % 2 ? absl::StrCat("10.0.", i / 250, ".", i % 250) : "10.9.9.9");
+        findings += detector.OnEvent(event).size();
+        ASSERT_LE(detector.correlation_events(), 1000u);
+        ASSERT_LE(detector.correlation_groups(), 150u);
+    }
+    const Correlator::Counters& counters = detector.correlation_counters();
+    // Each of the three has to give up nearly all of the 20,000 that came once.
+    EXPECT_GT(counters.evicted_groups, 3 * 19'900u);
+    EXPECT_EQ(findings, 0u);
+}
+
 TEST_F(CorrelateTest, StateOfWhatDidNotChangeGoesOn) {
     const std::string body = "  type: event_count\n  rules: [a]\n  timespan: 10s\n  condition: {gte: 3}\n";
     LoadOne(body);

@@ -46,6 +46,8 @@ class Detector {
     const std::vector<Rule>& rules() const { return set_->rules(); }
     const Counters& counters() const { return counters_; }
     const Correlator::Counters& correlation_counters() const { return correlator_->counters(); }
+    size_t correlation_groups() const { return correlator_->groups(); }
+    size_t correlation_events() const { return correlator_->events(); }
     const RuleSet::Counters& match_counters() const { return set_->counters(); }
     size_t scanner_bytes() const { return set_->scanner_bytes(); }
     // A reload: the state of correlations that did not change goes on.
