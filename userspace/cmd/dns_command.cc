@@ -1,9 +1,6 @@
 #include "userspace/cmd/dns_command.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -15,6 +12,7 @@
 #include "userspace/base/fd.h"
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/dns_report.h"
+#include "userspace/cmd/gzip_source.h"
 #include "userspace/dns/knowledge.h"
 #include "userspace/dns/replay.h"
 
@@ -35,44 +33,6 @@ struct DnsFlags {
     std::vector<std::string> grants;
     std::string ranked, suffix_list, model;
     std::string fast_forward;
-};
-
-// Plain and gzip alike: zlib passes on what is not compressed.
-class GzipSource : public dns::ByteSource {
-  public:
-    static StatusOr<std::unique_ptr<GzipSource>> Open(const std::string& path) {
-        Fd fd;
-        if (path == "-") {
-            SK_ASSIGN_OR_RETURN(fd, Fd::Dup(STDIN_FILENO));
-        } else {
-            SK_ASSIGN_OR_RETURN(fd, Fd::Open(path, O_RDONLY));
-        }
-        struct stat info{};
-        if (fstat(fd.get(), &info) == 0 && S_ISDIR(info.st_mode))
-            return absl::InvalidArgumentError(
-                absl::StrCat(path, " is a directory: give the files in it one by one"));
-        gzFile file = gzdopen(fd.get(), "rb");
-        if (file == nullptr) return absl::ResourceExhaustedError("no memory to read with");
-        (void)fd.Release();  // gzclose closes it
-        return std::unique_ptr<GzipSource>(new GzipSource(file));
-    }
-    ~GzipSource() override { gzclose(file_); }
-    GzipSource(const GzipSource&) = delete;
-    GzipSource& operator=(const GzipSource&) = delete;
-
-    StatusOr<size_t> Read(char* out, size_t want) override {
-        const int got = gzread(file_, out, static_cast<unsigned>(want));
-        int code = Z_OK;
-        const char* const text = gzerror(file_, &code);
-        // A stream that ends early gives its bytes first and Z_BUF_ERROR with them.
-        if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
-            return absl::DataLossError(absl::StrCat("gzip: ", text));
-        return static_cast<size_t>(got);
-    }
-
-  private:
-    explicit GzipSource(gzFile file) : file_(file) {}
-    gzFile file_;
 };
 
 StatusOr<std::string> ReadList(const std::string& path) {
@@ -118,7 +78,7 @@ StatusOr<int> Meter(const DnsFlags& flags) {
     SK_ASSIGN_OR_RETURN(const dns::Knowledge knowledge, KnowledgeOf(flags));
     SK_ASSIGN_OR_RETURN(const uint64_t step_ns, StepOf(flags.fast_forward));
     const std::string name = flags.file == "-" ? "standard input" : flags.file;
-    StatusOr<std::unique_ptr<GzipSource>> source = GzipSource::Open(flags.file);
+    StatusOr<std::unique_ptr<cmd::GzipSource>> source = cmd::GzipSource::Open(flags.file);
     if (!source.ok()) return Annotate(source.status(), "dns meter");
     dns::Replay replay(knowledge, {.step_ns = step_ns});
     const Status read = replay.Read(**source);

@@ -73,8 +73,11 @@ void AddRulesCommand(CLI::App& app, const ClientOptions& client, int& exit_code)
 
     CLI::App* replay = rules->add_subcommand(
         "replay", "What these rules find in exported events: exit 0 nothing, 1 something");
-    replay->add_option("EVENTS", args.events, "JSON lines as they were exported; - is standard input")
-        ->required();
+    CLI::Option_group* from = replay->add_option_group("what is replayed");
+    from->add_option("EVENTS", args.events, "JSON lines as they were exported; - is standard input");
+    from->add_option("--pcap", args.pcap,
+                     "a pcap or pcapng file: its connections and DNS queries, each client as a sandbox");
+    from->require_option(1);
     replay->add_option("--rules", args.paths, kPaths)->required();
     replay->add_flag("--time", args.timing, "what each rule costs by itself");
     OnRun(*replay, client, flags, RulesReplay, exit_code);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "userspace/cmd/capture_events.h"
 #include "userspace/cmd/event_file.h"
 #include "userspace/cmd/json.h"
 #include "userspace/cmd/rules_run.h"
@@ -87,12 +88,21 @@ struct Replay {
     std::vector<std::string> shown;  // findings, as events
     uint64_t bad = 0;
     double micros = 0;
+    CaptureEvents capture;  // unused where events are replayed
 };
+
+bool Read(const RulesArgs& args, Replay* replay, RulesOutput& io, const CaptureEvents::Each& each) {
+    if (args.pcap.empty()) return ForEachEvent(args.events, &replay->bad, io, each);
+    const Status status = Annotate(replay->capture.Read(args.pcap, each), args.pcap);
+    // What was read before a broken place is still worth seeing.
+    if (!status.ok()) absl::StrAppend(&io.err, "stockade: rules: ", status.message(), "\n");
+    return status.ok();
+}
 
 bool Play(const RulesArgs& args, detect::Detector& detector, RulesOutput& io, Replay* replay) {
     const std::vector<Rule>& rules = detector.rules();
     replay->tallies.resize(rules.size());
-    return ForEachEvent(args.events, &replay->bad, io, [&](const v1::Event& event) {
+    return Read(args, replay, io, [&](const v1::Event& event) {
         const auto start = std::chrono::steady_clock::now();
         const std::vector<detect::DetectedFinding> findings = detector.OnEvent(event);
         replay->micros +=
@@ -124,6 +134,14 @@ std::string ReplayText(const detect::Detector& detector, const Replay& replay, b
     absl::StrAppendFormat(
         &out, "%d events, %d findings, %d undecidable, %d lines that are no event, %.1f us in all\n",
         counters.events, counters.findings, counters.undecidable, replay.bad, replay.micros);
+    const CaptureEvents::Counters& capture = replay.capture.counters();
+    if (capture.packets > 0) {
+        absl::StrAppendFormat(
+            &out,
+            "%d packets, of which %d were neither TCP nor UDP and %d fragments; %d streams could "
+            "not be joined, flows were forgotten %d times\n",
+            capture.packets, capture.others, capture.fragments, capture.lost_streams, capture.forgotten);
+    }
     return out;
 }
 
@@ -139,8 +157,18 @@ std::string ReplayJson(const detect::Detector& detector, const Replay& replay, b
         rows.push_back(row.Done());
     }
     const detect::Detector::Counters& counters = detector.counters();
-    return JsonObject()
-               .Add("events", counters.events)
+    const CaptureEvents::Counters& capture = replay.capture.counters();
+    JsonObject out;
+    if (capture.packets > 0) {
+        out.AddRaw("capture", JsonObject()
+                                  .Add("packets", capture.packets)
+                                  .Add("others", capture.others)
+                                  .Add("fragments", capture.fragments)
+                                  .Add("lost_streams", capture.lost_streams)
+                                  .Add("forgotten", capture.forgotten)
+                                  .Done());
+    }
+    return out.Add("events", counters.events)
                .Add("bad_lines", replay.bad)
                .Add("findings", counters.findings)
                .Add("undecidable", counters.undecidable)
@@ -158,11 +186,12 @@ int RulesReplay(const RulesArgs& args, RulesOutput& io) {
     if (!usable) return kRulesUsage;
     detect::Detector detector(*std::move(usable));
     Replay replay;
-    if (!Play(args, detector, io, &replay)) return kRulesUsage;
+    const bool whole = Play(args, detector, io, &replay);
+    if (!whole && args.pcap.empty()) return kRulesUsage;
     io.out =
         args.json ? ReplayJson(detector, replay, args.timing) : ReplayText(detector, replay, args.timing);
     // No event at all is no answer.
-    if (detector.counters().events == 0) return kRulesUsage;
+    if (!whole || detector.counters().events == 0) return kRulesUsage;
     return detector.counters().findings > 0 ? kRulesFindings : kRulesOk;
 }
 

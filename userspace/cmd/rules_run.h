@@ -23,6 +23,7 @@ struct RulesArgs {
     std::vector<std::string> policies;     // check: whose `record:` must not starve the rules; files or names
     std::vector<std::string> policy_dirs;  // where names are looked for
     std::string events;                    // replay, explain: a file of JSON lines, or -
+    std::string pcap;                      // replay: a capture in the place of events
     std::string rule;                      // explain: id, name or title
     std::string junit;                     // test: a file to write beside the TAP
     bool json = false;

@@ -6,8 +6,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "userspace/model/json.h"
 
 namespace stockade::cmd {
@@ -82,6 +86,31 @@ TEST_F(RulesRunTest, CheckTellsAllErrorsOfAllFiles) {
     EXPECT_THAT(io_.err, HasSubstr("missing"));
 }
 
+// Each of the files has one fault, and says in its first line what `check` has to say of it.
+TEST_F(RulesRunTest, CheckHelpsWithEachOfTheBrokenFiles) {
+    std::set<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(Source("tests/data/rules/broken")))
+        files.insert(entry.path().string());
+    EXPECT_GE(files.size(), 30u);
+    args_.paths = {Source("tests/data/rules/broken")};
+    EXPECT_EQ(RulesCheck(args_, io_), kRulesFindings);
+    EXPECT_THAT(io_.out, HasSubstr(absl::StrCat(files.size(), " errors, 0 warnings"))) << io_.out;
+    for (const std::string& file : files) {
+        std::ifstream in(file);
+        std::string says;
+        std::getline(in, says);
+        ASSERT_THAT(says, StartsWith("# says: "));
+        says.erase(0, std::string("# says: ").size());
+        std::vector<std::string> of_file;
+        for (absl::string_view line : absl::StrSplit(io_.out, '\n')) {
+            if (absl::StrContains(line, absl::StrCat(file, ":"))) of_file.emplace_back(line);
+        }
+        ASSERT_EQ(of_file.size(), 1u) << file << "\n" << io_.out;
+        EXPECT_THAT(of_file[0], testing::ContainsRegex(":[0-9]+:[0-9]+: error: .+"));
+        EXPECT_THAT(of_file[0], HasSubstr(says));
+    }
+}
+
 TEST_F(RulesRunTest, CheckWarnsOfWarningsAndStrictCounts) {
     args_.paths = {Write("a.yaml", std::string(kRule) + "custom_key: 5\n")};
     EXPECT_EQ(RulesCheck(args_, io_), kRulesOk);
@@ -142,6 +171,54 @@ TEST_F(RulesRunTest, ReplayCounts) {
     EXPECT_EQ(RulesReplay(args_, io_), kRulesUsage);
     args_.events = (dir_ / "missing").string();
     EXPECT_EQ(RulesReplay(args_, io_), kRulesUsage);
+}
+
+// A real tunnel (tests/data/dns): its queries, and the datagrams that carry them.
+TEST_F(RulesRunTest, ReplayOfACapture) {
+    constexpr char kDns[] =
+        "title: Long name\nname: long_name\nlogsource: {category: dns}\ndetection:\n"
+        "  s: {query|re: '[^.]{50}', record_type: TXT}\n  condition: s\n---\n"
+        "title: To the resolver\nname: resolver\nlogsource: {product: linux, category: network_connection}\n"
+        "detection:\n  s: {DestinationPort: 53, Protocol: udp}\n  condition: s\n---\n"
+        "title: Many names of one client\nname: many\ncorrelation:\n  type: value_count\n  rules: "
+        "[long_name]\n"
+        "  group-by: [SandboxId]\n  timespan: 1h\n  condition: {field: query, gte: 5}\n  generate: true\n";
+    args_.paths = {Write("a.yaml", kDns)};
+    args_.pcap = Source("tests/data/dns/tunnel-captures/iodine-TXT.pcap");
+    EXPECT_EQ(RulesReplay(args_, io_), kRulesFindings) << io_.err;
+    EXPECT_THAT(io_.out, testing::ContainsRegex(" [1-9][0-9]* findings         0 undecidable  Long name\n"));
+    EXPECT_THAT(io_.out,
+                testing::ContainsRegex(" [1-9][0-9]* findings         0 undecidable  To the resolver\n"));
+    EXPECT_THAT(io_.out,
+                testing::ContainsRegex(" [1-9][0-9]* findings         0 undecidable  Many names of one"));
+    EXPECT_THAT(io_.out, testing::ContainsRegex("[1-9][0-9]* packets, of which "));
+    // The same file, and names that a person asks for.
+    io_ = {};
+    args_.paths = {Write("a.yaml", absl::StrReplaceAll(kDns, {{"{50}", "{64}"}, {": 53", ": 54"}}))};
+    EXPECT_EQ(RulesReplay(args_, io_), kRulesOk) << io_.out;
+    args_.json = true;
+    io_ = {};
+    EXPECT_EQ(RulesReplay(args_, io_), kRulesOk);
+    EXPECT_THAT(io_.out, HasSubstr("{\"capture\":{\"packets\":"));
+}
+
+TEST_F(RulesRunTest, ReplayOfABrokenCapture) {
+    args_.paths = {Write("a.yaml", kRule)};
+    std::ifstream in(Source("tests/data/dns/tunnel-captures/iodine-TXT.pcap"), std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    ASSERT_GT(whole.size(), 1000u);
+    args_.pcap = Write("cut.pcap", whole.substr(0, 901));
+    EXPECT_EQ(RulesReplay(args_, io_), kRulesUsage);
+    EXPECT_THAT(io_.err, HasSubstr("cut.pcap: byte "));
+    EXPECT_THAT(io_.out, HasSubstr(" packets, ")) << "what stands before the broken place";
+    io_ = {};
+    args_.pcap = Write("text.pcap", "no capture at all");
+    EXPECT_EQ(RulesReplay(args_, io_), kRulesUsage);
+    EXPECT_THAT(io_.err, HasSubstr("is no pcap or pcapng file"));
+    io_ = {};
+    args_.pcap = dir_.string();
+    EXPECT_EQ(RulesReplay(args_, io_), kRulesUsage);
+    EXPECT_THAT(io_.err, HasSubstr("is a directory"));
 }
 
 TEST_F(RulesRunTest, ExplainShowsPartsAndValues) {
