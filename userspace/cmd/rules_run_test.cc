@@ -177,14 +177,14 @@ TEST_F(RulesRunTest, ReplayCounts) {
 TEST_F(RulesRunTest, ReplayOfACapture) {
     constexpr char kDns[] =
         "title: Long name\nname: long_name\nlogsource: {category: dns}\ndetection:\n"
-        "  s: {query|re: '[^.]{50}', record_type: TXT}\n  condition: s\n---\n"
+        "  s: {query|re: '[^.]{20}', record_type: TXT}\n  condition: s\n---\n"
         "title: To the resolver\nname: resolver\nlogsource: {product: linux, category: network_connection}\n"
         "detection:\n  s: {DestinationPort: 53, Protocol: udp}\n  condition: s\n---\n"
         "title: Many names of one client\nname: many\ncorrelation:\n  type: value_count\n  rules: "
         "[long_name]\n"
-        "  group-by: [SandboxId]\n  timespan: 1h\n  condition: {field: query, gte: 5}\n  generate: true\n";
+        "  group-by: [SandboxId]\n  timespan: 1h\n  condition: {field: query, gte: 3}\n  generate: true\n";
     args_.paths = {Write("a.yaml", kDns)};
-    args_.pcap = Source("tests/data/dns/tunnel-captures/iodine-TXT.pcap");
+    args_.pcap = Source("tests/data/dns/tunnel-captures/dns2tcp-TXT.pcap");
     EXPECT_EQ(RulesReplay(args_, io_), kRulesFindings) << io_.err;
     EXPECT_THAT(io_.out, testing::ContainsRegex(" [1-9][0-9]* findings         0 undecidable  Long name\n"));
     EXPECT_THAT(io_.out,
@@ -194,7 +194,7 @@ TEST_F(RulesRunTest, ReplayOfACapture) {
     EXPECT_THAT(io_.out, testing::ContainsRegex("[1-9][0-9]* packets, of which "));
     // The same file, and names that a person asks for.
     io_ = {};
-    args_.paths = {Write("a.yaml", absl::StrReplaceAll(kDns, {{"{50}", "{64}"}, {": 53", ": 54"}}))};
+    args_.paths = {Write("a.yaml", absl::StrReplaceAll(kDns, {{"{20}", "{64}"}, {": 53", ": 54"}}))};
     EXPECT_EQ(RulesReplay(args_, io_), kRulesOk) << io_.out;
     args_.json = true;
     io_ = {};

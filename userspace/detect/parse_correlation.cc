@@ -138,6 +138,7 @@ class CorrelationReader {
     }
 
     void ReadThreshold(const char* word, const YamlNode& node) {
+        threshold_ = true;  // also a wrong one: it is not told twice
         const std::optional<long double> number = ReadNumber(node, word);
         if (!number) return;
         if (IsCount(out_.type) &&
@@ -159,7 +160,7 @@ class CorrelationReader {
 
     void CheckCondition() {
         const bool values = out_.type != Type::kEventCount && !IsTemporal(out_.type);
-        if (out_.conditions.empty())
+        if (!threshold_)
             reader_.Error(*condition_, "condition lacks a comparison: gt, gte, lt, lte, eq or neq");
         if (values && out_.fields.empty()) reader_.Error(*condition_, "condition lacks 'field'");
         if (!values && !out_.fields.empty())
@@ -190,6 +191,7 @@ class CorrelationReader {
     Reader& reader_;
     Correlation out_;
     const YamlNode* condition_ = nullptr;
+    bool threshold_ = false;
 };
 
 }  // namespace
