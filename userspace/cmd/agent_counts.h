@@ -33,6 +33,8 @@ struct AgentCounts {
     std::map<std::string, uint64_t> ends;  // by RunResult.end
     uint64_t kills_policy = 0, kills_request = 0, kills_pending = 0, kills_held_back = 0;
     Histogram kill;  // from the violation to the empty cgroup
+    std::map<std::pair<std::string, std::string>, uint64_t> actions;  // (action, result): words of ours
+    Histogram response;  // from the event to the end of the action that a rule asked for
     uint64_t refused_clients = 0, refused_requests = 0;
     uint64_t client_events_lost = 0;  // the bound of those that wait for the agent's own thread
 };

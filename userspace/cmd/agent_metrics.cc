@@ -55,6 +55,7 @@ void Agent::PublishMetrics() {
     CountKernel(families.get());
     CountAgent(families.get());
     CountPath(hub_->path().counters(), families.get());
+    if (rules_ != nullptr) CountDetect(rules_->counters(), counts_, rules_broken_, families.get());
     CountDns(dns_->counters(), families.get());
     if (store_watch_ != nullptr) {
         const auto seen = store_watch_->latest();
@@ -79,7 +80,8 @@ void Agent::CountSandboxes(metrics::Families* out) {
                    static_cast<double>(states[i]), {{"state", std::string(model::ToString(state))}});
     }
     for (const char* condition : {"Adopted", "Degraded/BreakerOpen", "Degraded/CallsUnjudged",
-                                  "Degraded/NoLandlock", "Degraded/NotAdoptable"}) {
+                                  "Degraded/NoLandlock", "Degraded/NotAdoptable", "Degraded/RulesBehind",
+                                  "Degraded/RulesBroken", "Denied", "Frozen", "Isolated"}) {
         out->Gauge("stockade_sandbox_conditions", "Sandboxes of which this holds now.",
                    static_cast<double>(degraded[condition]), {{"condition", condition}});
     }

@@ -175,6 +175,8 @@ void Agent::PublishAction(const sandbox::Sandbox& sandbox, v1::Action action) {
     LogInfo(sandbox.id(), ": ", action.action(), ": ", action.result(),
             action.rule().empty() ? "" : ", for the rule ", action.rule(),
             action.detail().empty() ? "" : ": ", action.detail());
+    ++counts_.actions[{action.action(), action.result()}];
+    if (!action.rule().empty() && action.result() == "done") counts_.response.Observe(action.latency_ns());
     v1::Event event = Envelope(sandbox);
     event.set_kind("action");
     *event.mutable_action() = std::move(action);

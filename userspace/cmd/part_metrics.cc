@@ -70,6 +70,63 @@ void CountPath(const pipeline::PathCounters& counters, metrics::Families* out) {
     }
 }
 
+void CountDetect(const RuleCounters& counters, const AgentCounts& agent, bool broken,
+                 metrics::Families* out) {
+    out->Gauge("stockade_rules", "Detection rules that are at work.", static_cast<double>(counters.rules));
+    out->Gauge("stockade_rules_broken", "1 while the rules are not those that their files say.", broken);
+    const std::pair<const char*, uint64_t> loads[] = {{"loaded", counters.loads},
+                                                      {"broken", counters.broken_loads}};
+    for (const auto& [result, count] : loads) {
+        out->Counter("stockade_rules_loads_total", "Times that the files of the rules were read.",
+                     static_cast<double>(count), {{"result", result}});
+    }
+    out->Gauge("stockade_rules_waiting_events", "Events that wait for the rules.",
+               static_cast<double>(counters.waiting));
+    const std::pair<const char*, uint64_t> events[] = {{"matched", counters.events},
+                                                       {"missed_telemetry", counters.missed_telemetry},
+                                                       {"missed_refused", counters.missed_refused}};
+    for (const auto& [result, count] : events) {
+        out->Counter("stockade_rules_events_total",
+                     "Events by whether the rules looked at them; missed ones came faster than that.",
+                     static_cast<double>(count), {{"result", result}});
+    }
+    out->Counter("stockade_rules_looked_at_total", "Rules that were looked at one by one, in all events.",
+                 static_cast<double>(counters.looked_at));
+    out->Counter("stockade_rules_unfiltered_events_total",
+                 "Events whose values were cut or redacted, so that more rules had to be looked at.",
+                 static_cast<double>(counters.unfiltered));
+    const std::pair<const char*, uint64_t> findings[] = {{"found", counters.findings},
+                                                         {"undecidable", counters.undecidable},
+                                                         {"told_by_number_only", counters.untold_findings}};
+    for (const auto& [result, count] : findings) {
+        out->Counter("stockade_rules_findings_total", "What the rules found, and what they could not decide.",
+                     static_cast<double>(count), {{"result", result}});
+    }
+    const detect::Correlator::Counters& state = counters.correlations;
+    const std::pair<const char*, uint64_t> left_out[] = {{"late", state.late},
+                                                         {"ungrouped", state.ungrouped},
+                                                         {"undecidable", state.undecidable},
+                                                         {"evicted", state.evicted_events}};
+    for (const auto& [reason, count] : left_out) {
+        out->Counter("stockade_correlation_events_left_out_total",
+                     "Events that correlations could not count, or had to forget, by why.",
+                     static_cast<double>(count), {{"reason", reason}});
+    }
+    out->Counter("stockade_correlation_groups_evicted_total", "Groups of correlations that made room.",
+                 static_cast<double>(state.evicted_groups));
+    out->Gauge("stockade_correlation_groups", "Groups that correlations remember.",
+               static_cast<double>(counters.groups));
+    out->Gauge("stockade_correlation_events", "Events that correlations remember.",
+               static_cast<double>(counters.group_events));
+    for (const auto& [key, count] : agent.actions) {
+        out->Counter("stockade_actions_total", "What was done for a rule or by hand, and with which result.",
+                     static_cast<double>(count), {{"action", key.first}, {"result", key.second}});
+    }
+    out->Add("stockade_response_duration_seconds",
+             "From an event until what its rule asks for was done; of a kill: until nothing was left.",
+             agent.response.Read());
+}
+
 void CountDns(const dns::StubCounters& counters, metrics::Families* out) {
 #define X(name, text)                                                                          \
     out->Counter("stockade_dns_stub_total",                                                    \

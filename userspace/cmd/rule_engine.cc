@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/clock.h"
@@ -38,7 +39,16 @@ std::string LiteralOf(const v1::Event& event, const detect::Field& field) {
     detect::FieldValue value;
     detect::ReadField(event, field, &value);
     if (value.texts.empty() || value.texts.front().hole) return "";
-    return value.texts.front().raw;
+    // U+FFFD stands for a byte that was no UTF-8: which one, the value does not tell any more.
+    const std::string& text = value.texts.front().raw;
+    return absl::StrContains(text, "\xef\xbf\xbd") ? "" : text;
+}
+
+// The same from the same event and rule, whoever finds it: who has one twice knows it.
+std::string IdOf(const v1::Finding& finding) {
+    if (finding.evidence().empty() || finding.evidence().rbegin()->empty()) return "";
+    constexpr size_t kHashLetters = 12;
+    return absl::StrCat(*finding.evidence().rbegin(), ".", finding.hash().substr(0, kHashLetters));
 }
 
 }  // namespace
@@ -83,6 +93,7 @@ bool RuleEngine::Admit(const v1::Event& event, std::unique_lock<std::mutex>& loc
         if (telemetry_ < kMaxTelemetry) return ++telemetry_, true;
         missed = &missed_[event.sandbox().id()];
         ++missed->events;
+        ++counters_.missed_telemetry;
         return false;
     }
     const auto has_room = [this] { return stop_ || kept_ < kMaxKept; };
@@ -90,6 +101,7 @@ bool RuleEngine::Admit(const v1::Event& event, std::unique_lock<std::mutex>& loc
         stalled_ = !room_.wait_for(lock, std::chrono::nanoseconds(kMaxWaitNs), has_room);
     if (has_room()) return ++kept_, !stop_;
     ++missed_[event.sandbox().id()].refused;
+    ++counters_.missed_refused;
     return false;
 }
 
@@ -144,6 +156,7 @@ void RuleEngine::Load(Broken broken) {
     signature_ = std::move(signature);
     {
         std::lock_guard lock(mutex_);
+        ++(notice.broken ? counters_.broken_loads : counters_.loads);
         if (next != nullptr) next_ = std::move(next);
         notices_.push_back(std::move(notice));
     }
@@ -174,11 +187,7 @@ void RuleEngine::Match() {
         for (batch.clear(); batch.size() < kBatch && !queue_.empty(); queue_.pop_front())
             batch.push_back(std::move(queue_.front()));
         lock.unlock();
-        if (next != nullptr) {
-            if (current_.detector != nullptr) next->detector->Adopt(*current_.detector);
-            current_ = std::move(*next);
-            idle_ = current_.detector->rules().empty();
-        }
+        if (next != nullptr) Swap(std::move(next));
         size_t telemetry = 0;
         for (const EventPtr& event : batch) {
             Handle(*event);
@@ -186,6 +195,7 @@ void RuleEngine::Match() {
         }
         lock.lock();
         handled_ += batch.size();
+        CountInto(&counters_);
         telemetry_ -= telemetry;
         kept_ -= batch.size() - telemetry;
         stalled_ = stalled_ && batch.empty();
@@ -195,6 +205,42 @@ void RuleEngine::Match() {
             Wake();
         }
     }
+}
+
+void RuleEngine::Swap(std::unique_ptr<Loaded> next) {
+    if (current_.detector != nullptr) {
+        CountInto(&before_);
+        next->detector->Adopt(*current_.detector);
+    }
+    current_ = std::move(*next);
+    idle_ = current_.detector->rules().empty();
+}
+
+// What the sets of rules count themselves; the rest of `out` stays.
+void RuleEngine::CountInto(RuleCounters* out) const {
+    if (current_.detector == nullptr) return;
+    const detect::Detector& now = *current_.detector;
+    out->events = before_.events + now.counters().events;
+    out->findings = before_.findings + now.counters().findings;
+    out->undecidable = before_.undecidable + now.counters().undecidable;
+    out->looked_at = before_.looked_at + now.match_counters().evaluated;
+    out->unfiltered = before_.unfiltered + now.match_counters().unfiltered;
+    const detect::Correlator::Counters &was = before_.correlations, &is = now.correlation_counters();
+    out->correlations = {.late = was.late + is.late,
+                         .ungrouped = was.ungrouped + is.ungrouped,
+                         .undecidable = was.undecidable + is.undecidable,
+                         .evicted_groups = was.evicted_groups + is.evicted_groups,
+                         .evicted_events = was.evicted_events + is.evicted_events};
+    out->rules = now.rules().size();
+    out->groups = now.correlation_groups();
+    out->group_events = now.correlation_events();
+}
+
+RuleCounters RuleEngine::counters() {
+    std::lock_guard lock(mutex_);
+    RuleCounters out = counters_;
+    out.waiting = queue_.size();
+    return out;
 }
 
 void RuleEngine::Handle(const v1::Event& event) {
@@ -208,7 +254,10 @@ void RuleEngine::Handle(const v1::Event& event) {
         for (RuleFinding& finding : made) {
             const bool wanted = finding.told || finding.action != detect::ResponseAction::kAlert;
             const bool fits = findings_.size() < kMaxFindings;
-            if (!finding.told || !fits) ++missed_[event.sandbox().id()].findings;
+            if (!finding.told || !fits) {
+                ++missed_[event.sandbox().id()].findings;
+                ++counters_.untold_findings;
+            }
             if (wanted && fits) findings_.push_back(std::move(finding));
         }
     }
@@ -223,6 +272,7 @@ RuleFinding RuleEngine::MakeFinding(const v1::Event& event, const detect::Detect
     out.event.set_backend(event.backend());
     out.event.set_kind("finding");
     *out.event.mutable_finding() = found.ToProto();
+    out.event.set_id(IdOf(out.event.finding()));
     out.event_boot_ns = event.boot_ns();
     out.told = Tell(event.sandbox().id(), *found.rule, out.event.mutable_finding());
     if (!found.rule->response) return out;

@@ -28,6 +28,20 @@
 
 namespace stockade::cmd {
 
+// Since the agent began, over all sets of rules that it had.
+struct RuleCounters {
+    uint64_t events = 0;      // looked at
+    uint64_t looked_at = 0;   // rules, one by one, in those
+    uint64_t unfiltered = 0;  // events whose values had a hole
+    uint64_t findings = 0;
+    uint64_t undecidable = 0;
+    detect::Correlator::Counters correlations;
+    uint64_t missed_telemetry = 0, missed_refused = 0, untold_findings = 0;
+    uint64_t loads = 0, broken_loads = 0;
+    // Now:
+    size_t rules = 0, waiting = 0, groups = 0, group_events = 0;
+};
+
 // What a rule found, and what it asks for.
 struct RuleFinding {
     v1::Event event;             // the finding: sandbox, policy and process of the event that completed it
@@ -87,6 +101,7 @@ class RuleEngine {
     void Await(uint64_t handled);
     int event_fd() const { return event_.get(); }  // borrowed
     Taken Take();
+    RuleCounters counters();
 
   private:
     using EventPtr = std::shared_ptr<const v1::Event>;
@@ -105,6 +120,8 @@ class RuleEngine {
     void Watch();
     void Handle(const v1::Event& event);
     RuleFinding MakeFinding(const v1::Event& event, const detect::DetectedFinding& found);
+    void Swap(std::unique_ptr<Loaded> next);
+    void CountInto(RuleCounters* out) const;
     bool Tell(const std::string& sandbox, const detect::Rule& rule, v1::Finding* finding);
     void Wake();
 
@@ -127,8 +144,10 @@ class RuleEngine {
     std::atomic<uint64_t> pushed_{0};
     uint64_t handled_ = 0;
     uint64_t awaited_ = 0;  // 0 = nobody waits
+    RuleCounters counters_;
     // Of the matching thread alone.
     Loaded current_;
+    RuleCounters before_;  // of the sets that were there before
     absl::flat_hash_map<std::string, Bucket> buckets_;
     // Of whoever loads: first the matching thread, then the watching one.
     std::string signature_;

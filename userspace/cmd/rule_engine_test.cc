@@ -49,18 +49,21 @@ class RuleEngineTest : public ::testing::Test {
         config.dirs = {dir_};
         engine_ = std::make_unique<RuleEngine>(RuleEngine::Options{.config = config, .look_ns = look_ns});
     }
+    v1::Event FileEvent(const std::string& path, bool refused = false, const std::string& sandbox = "sbx_1") {
+        v1::Event event;
+        event.set_id(absl::StrCat(sandbox, ".", ++number_));
+        event.set_boot_ns(BootNow());
+        event.mutable_sandbox()->set_id(sandbox);
+        event.set_kind("file");
+        event.mutable_file()->set_op("open-read");
+        event.mutable_file()->set_path(path);
+        event.set_verdict(refused ? "deny" : "allow");
+        event.set_code(refused ? "files.read" : "ok");
+        event.set_outcome(refused ? "prevented" : "done");
+        return event;
+    }
     void Push(const std::string& path, bool refused = false, const std::string& sandbox = "sbx_1") {
-        auto event = std::make_shared<v1::Event>();
-        event->set_id(absl::StrCat(sandbox, ".", ++number_));
-        event->set_boot_ns(BootNow());
-        event->mutable_sandbox()->set_id(sandbox);
-        event->set_kind("file");
-        event->mutable_file()->set_op("open-read");
-        event->mutable_file()->set_path(path);
-        event->set_verdict(refused ? "deny" : "allow");
-        event->set_code(refused ? "files.read" : "ok");
-        event->set_outcome(refused ? "prevented" : "done");
-        engine_->Push(event);
+        engine_->Push(std::make_shared<v1::Event>(FileEvent(path, refused, sandbox)));
     }
     // All that was pushed has been handled, or 30 s are over.
     RuleEngine::Taken Drain(bool with_notice = true) {
@@ -199,6 +202,57 @@ TEST_F(RuleEngineTest, ACorrelationThatDidNotChangeRemembers) {
     while (found.empty() && BootNow() < end) found = engine_->Take().findings;
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].event.finding().rule(), "often");
+}
+
+// So that whoever has it from an earlier agent knows it.
+TEST_F(RuleEngineTest, AFindingHasTheIdOfItsEventAndRule) {
+    Put(Rule("bad"));
+    std::vector<std::string> ids;
+    for (int i = 0; i < 2; ++i) {
+        Make();
+        number_ = 0;
+        const auto early = std::make_shared<v1::Event>(FileEvent("/x/bad"));  // before it began
+        number_ = 0;
+        ASSERT_TRUE(engine_->Start().ok());
+        engine_->Push(early);
+        Push("/x/bad");
+        const RuleEngine::Taken taken = Drain();
+        ASSERT_EQ(taken.findings.size(), 2u);
+        for (const RuleFinding& finding : taken.findings) {
+            EXPECT_EQ(finding.event.id(), "sbx_1.1." + finding.event.finding().hash().substr(0, 12));
+            ids.push_back(finding.event.id());
+        }
+    }
+    EXPECT_EQ(ids[0], ids[2]);
+}
+
+TEST_F(RuleEngineTest, CountersGoOnOverReloads) {
+    Put(Often("bad", 3));
+    Make(20'000'000);
+    ASSERT_TRUE(engine_->Start().ok());
+    for (int i = 0; i < 4; ++i) Push("/x/bad");
+    (void)Drain();
+    RuleCounters counters = engine_->counters();
+    EXPECT_EQ(counters.rules, 2u);
+    EXPECT_EQ(counters.events, 4u);
+    EXPECT_EQ(counters.findings, 1u);
+    EXPECT_EQ(counters.groups, 1u);
+    EXPECT_EQ(counters.group_events, 1u);
+    EXPECT_EQ(counters.loads, 1u);
+    EXPECT_EQ(counters.waiting, 0u);
+    Put("title: [broken\n");
+    EXPECT_TRUE(AwaitNotice().broken);
+    EXPECT_EQ(engine_->counters().broken_loads, 1u);
+    Put(Rule("bad"));
+    EXPECT_FALSE(AwaitNotice().broken);
+    Push("/x/bad");
+    (void)Drain(false);
+    counters = engine_->counters();
+    EXPECT_EQ(counters.rules, 1u);
+    EXPECT_EQ(counters.events, 5u);
+    EXPECT_EQ(counters.findings, 2u);
+    EXPECT_EQ(counters.groups, 0u);
+    EXPECT_EQ(counters.loads, 2u);
 }
 
 TEST_F(RuleEngineTest, AfterStopNothingIsTakenAndNothingHangs) {
