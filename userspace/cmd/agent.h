@@ -89,8 +89,8 @@ class Agent {
     struct Restraint {
         bool frozen = false;
         bool isolated = false;
-        std::string link;                                         // that was taken down
-        std::set<std::pair<std::string, std::string>> denied{};  // operation, path
+        std::string link;                                        // that was taken down
+        std::set<std::pair<std::string, std::string>> denied{};  // operation, and the path or name
     };
     // What the agent keeps of a sandbox beside the registry.
     struct Run {
@@ -127,6 +127,7 @@ class Agent {
         uint64_t rules_target = 0;    // of RuleEngine::pushed(): the books wait for the rules to come so far
         uint64_t rules_asked_ns = 0;  // since when; 0 = not yet
         Restraint restraint;
+        sandbox::v1::StoredSandbox stored;      // as written for a next agent
         std::optional<v1::Action> kill_action;  // told with its latency once the sandbox is empty
         uint64_t kill_event_ns = 0;             // boot time of the event that it is for
         api::RunResult result;
@@ -232,6 +233,9 @@ class Agent {
     void ControlOnRequest(int fd, const api::Control& control);
     Status Control(const std::string& action, Run& run, sandbox::Sandbox& sandbox);
     void ShowRestraint(const Run& run, sandbox::Sandbox& sandbox);
+    Status ApplyDeniedNames(const Run& run, const sandbox::Sandbox& sandbox);
+    void KeepRestraint(Run& run, sandbox::Sandbox& sandbox);
+    static void TakeRestraint(const sandbox::v1::StoredRestraint& stored, Restraint* restraint);
     Status Freeze(Run& run, sandbox::Sandbox& sandbox, bool freeze);
     Status Isolate(Run& run, sandbox::Sandbox& sandbox);
     Status Release(Run& run, sandbox::Sandbox& sandbox);
@@ -296,7 +300,7 @@ class Agent {
     std::map<std::string, RuleEngine::Missed> rules_missed_;  // by sandbox, not told yet; of those in runs_
     uint64_t rules_missed_ns_ = 0;                            // when they were told
     respond::Gate gate_;
-    std::unique_ptr<StoreWatch> store_watch_;      // null likewise; ends before store_
+    std::unique_ptr<StoreWatch> store_watch_;  // null likewise; ends before store_
     std::unique_ptr<EventHub> hub_;
     pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
     std::unique_ptr<respond::Killer> killer_;

@@ -2,13 +2,35 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
 #include "userspace/model/lifecycle.h"
 
 namespace stockade::cmd {
+namespace {
+
+constexpr size_t kMaxFdinfoBytes = 4096;
+
+// Of the process that a pidfd is of; 0 where it is none, or has ended.
+int PidOf(const Fd& pidfd) {
+    const StatusOr<std::string> info =
+        ReadFile(absl::StrCat("/proc/self/fdinfo/", pidfd.get()), kMaxFdinfoBytes);
+    int pid = 0;
+    if (!pidfd.ok() || !info.ok()) return 0;
+    for (absl::string_view line : absl::StrSplit(*info, '\n')) {
+        if (absl::ConsumePrefix(&line, "Pid:") && absl::SimpleAtoi(line, &pid)) return std::max(pid, 0);
+    }
+    return 0;
+}
+
+}  // namespace
 
 Status Agent::AdoptAll() {
     SK_ASSIGN_OR_RETURN(const std::vector<kernel::Sensor::LiveSlot> slots, sensor_.LiveSlots());
@@ -50,6 +72,11 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
     info->labels.free.insert(stored.labels().begin(), stored.labels().end());
     info->runtime = stored.runtime();
     info->policies = {{.id = stored.policy_id(), .name = stored.policy_name(), .hash = stored.policy_hash()}};
+    for (int i = stored.later_policies_size(); i-- > 0;) {
+        const sandbox::v1::StoredPolicyRef& later = stored.later_policies(i);
+        info->policies.insert(info->policies.begin(),
+                              {.id = later.id(), .name = later.name(), .hash = later.hash()});
+    }
     info->coverage =
         AttestedCoverage(sensor_.backend(), sensor_.missing(),
                          {.files = stored.landlock(), .directories = stored.landlock_directories()});
@@ -78,6 +105,7 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
     (void)registry_.Move(*sandbox, model::SandboxState::kStarting);
     (void)registry_.Move(*sandbox, model::SandboxState::kRunning);
     AdoptRun(*sandbox, stored);
+    ShowRestraint(*runs_[stored.id()], *sandbox);
     if (live.state.condemned_ns != 0) {
         sandbox->times.condemned_ns = live.state.condemned_ns;
         (void)registry_.Move(*sandbox, model::SandboxState::kCondemned);
@@ -103,6 +131,8 @@ void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandb
     run->attestation.set_attested_boot_ns(stored.attested_boot_ns());
     run->landlock = {.files = stored.landlock(), .directories = stored.landlock_directories()};
     run->dns = stored.dns();
+    run->stored = stored;
+    TakeRestraint(stored.restraint(), &run->restraint);
     for (const CoverageRow& row : CoverageRows(sandbox.info->coverage)) {
         run->attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));
     }
@@ -130,10 +160,13 @@ void Agent::AdoptHello(int fd, api::Packet packet) {
     run->control = std::move(node.mapped()->channel);
     run->adopt_deadline_ns = 0;
     sandbox->shim_pid = hello.pid();
+    sandbox->init_pid = PidOf(packet.Take(api::FD_PIDFD));
     WatchControl(*run);
     if (!run->dns.upstreams().empty()) {
         const Status status = dns_->Adopt(DnsOf(*run, hello.dns_address(), packet));
         if (!status.ok()) LogError(run->id, ": its names are not answered any more: ", status.message());
+        const Status denied = ApplyDeniedNames(*run, *sandbox);
+        if (!denied.ok()) LogError(run->id, ": ", denied.message());
     }
     LogInfo(run->id, ": taken over");
     if (hello.ended()) return OnEnded(*run, hello.last());

@@ -17,7 +17,7 @@ namespace {
 
 // The freezer answers within a millisecond where all tasks are in user space; the agent's thread waits no longer.
 constexpr uint64_t kFreezeWaitNs = 20'000'000;
-// Operations, paths: each is a pattern of the policy, which is compiled anew.
+// Paths and names: each is an entry of the policy, which is compiled anew.
 constexpr size_t kMaxDenied = 256;
 // Policies that a sandbox's records on their way may still name.
 constexpr size_t kMaxPolicyRefs = 8;
@@ -109,11 +109,46 @@ void Agent::ShowRestraint(const Run& run, sandbox::Sandbox& sandbox) {
     if (!run.restraint.denied.empty()) sandbox.conditions.push_back("Denied");
 }
 
+// So that a next agent shows it too, and can undo it.
+void Agent::KeepRestraint(Run& run, sandbox::Sandbox& sandbox) {
+    ShowRestraint(run, sandbox);
+    sandbox::v1::StoredRestraint& stored = *run.stored.mutable_restraint();
+    stored.Clear();
+    stored.set_frozen(run.restraint.frozen);
+    stored.set_isolated(run.restraint.isolated);
+    stored.set_link(run.restraint.link);
+    for (const auto& [operation, object] : run.restraint.denied) {
+        sandbox::v1::StoredDenied& denied = *stored.add_denied();
+        denied.set_operation(operation);
+        denied.set_object(object);
+    }
+    run.stored.clear_later_policies();
+    // The last one is that of its start, which is kept beside them.
+    for (size_t i = 0; i + 1 < sandbox.info->policies.size(); ++i) {
+        const model::PolicyRef& policy = sandbox.info->policies[i];
+        sandbox::v1::StoredPolicyRef& later = *run.stored.add_later_policies();
+        later.set_id(policy.id);
+        later.set_name(policy.name);
+        later.set_hash(policy.hash);
+    }
+    const Status status = files_->Write(run.stored);
+    if (!status.ok())
+        LogWarning(run.id, ": a next agent will not know what was done to it: ", status.message());
+}
+
+void Agent::TakeRestraint(const sandbox::v1::StoredRestraint& stored, Restraint* restraint) {
+    restraint->frozen = stored.frozen();
+    restraint->isolated = stored.isolated();
+    restraint->link = stored.link();
+    for (const sandbox::v1::StoredDenied& denied : stored.denied())
+        restraint->denied.insert({denied.operation(), denied.object()});
+}
+
 Status Agent::Freeze(Run& run, sandbox::Sandbox& sandbox, bool freeze) {
     const Status status = respond::SetFrozen(run.cgroup.get(), freeze, kFreezeWaitNs);
     if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
     run.restraint.frozen = freeze;
-    ShowRestraint(run, sandbox);
+    KeepRestraint(run, sandbox);
     return absl::OkStatus();  // a task in the kernel freezes when it comes out
 }
 
@@ -131,6 +166,7 @@ Status Agent::Isolate(Run& run, sandbox::Sandbox& sandbox) {
     // Connections that stand were judged when they were made.
     SK_ASSIGN_OR_RETURN(launch::Netlink netlink, launch::Netlink::Create());
     run.restraint.link = link;
+    KeepRestraint(run, sandbox);
     return netlink.LinkDown(link);
 }
 
@@ -144,6 +180,7 @@ Status Agent::Release(Run& run, sandbox::Sandbox& sandbox) {
         SK_ASSIGN_OR_RETURN(launch::Netlink netlink, launch::Netlink::Create());
         SK_RETURN_IF_ERROR(netlink.LinkUp(run.restraint.link));
         run.restraint.link.clear();
+        KeepRestraint(run, sandbox);
     }
     return Annotate(dns_->Silence({.slot = sandbox.slot, .generation = sandbox.generation}, false),
                     "its names");
@@ -151,19 +188,32 @@ Status Agent::Release(Run& run, sandbox::Sandbox& sandbox) {
 
 Status Agent::Deny(Run& run, sandbox::Sandbox& sandbox, const std::map<std::string, std::string>& what) {
     Restraint wanted = run.restraint;
-    for (const auto& [operation, path] : what) {
-        if (OpOf(operation) == 0)
-            return absl::UnimplementedError(
-                absl::StrCat("deny: {", operation, ": ...} is not there yet: use isolate-network"));
-        if (path.empty() || path.front() != '/')
+    for (const auto& [operation, object] : what) {
+        if (operation == "connect")
+            return absl::UnimplementedError("deny: {connect: ...} is not there yet: use isolate-network");
+        if (operation == "dns") {
+            if (object.empty()) return absl::FailedPreconditionError("deny: the event has no name for dns");
+        } else if (object.empty() || object.front() != '/') {
             return absl::FailedPreconditionError(
                 absl::StrCat("deny: the event has no whole path for ", operation));
-        wanted.denied.insert({operation, path});
+        }
+        wanted.denied.insert({operation, object});
     }
     if (wanted.denied.size() > kMaxDenied)
         return absl::ResourceExhaustedError(
-            absl::StrCat("more than ", kMaxDenied, " paths are denied to it already"));
+            absl::StrCat("more than ", kMaxDenied, " things are denied to it already"));
     return ApplyRestraint(run, sandbox, wanted);
+}
+
+// The stub's part; the kernel knows nothing of single names.
+Status Agent::ApplyDeniedNames(const Run& run, const sandbox::Sandbox& sandbox) {
+    std::set<std::string> names;
+    for (const auto& [operation, object] : run.restraint.denied) {
+        if (operation == "dns") names.insert(object);
+    }
+    return Annotate(
+        dns_->DenyNames({.slot = sandbox.slot, .generation = sandbox.generation}, std::move(names)),
+        "deny its names");
 }
 
 // Of an adopted one only name and hash are known: the policy of that name is its own where the hash is the same.
@@ -185,7 +235,9 @@ Status Agent::ApplyRestraint(Run& run, sandbox::Sandbox& sandbox, const Restrain
     SK_RETURN_IF_ERROR(KnowPolicy(run, sandbox));
     policy::ResolvedPolicy policy = run.policy;
     if (wanted.isolated) CloseNetwork(&policy);
-    for (const auto& [operation, path] : wanted.denied) DenyPath(OpOf(operation), path, &policy);
+    for (const auto& [operation, object] : wanted.denied) {
+        if (OpOf(operation) != 0) DenyPath(OpOf(operation), object, &policy);
+    }
     SK_ASSIGN_OR_RETURN(const Fd root,
                         Fd::Open(absl::StrCat("/proc/", sandbox.init_pid, "/root"), O_PATH | O_DIRECTORY));
     SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(policy, {.root_fd = root.get()}));
@@ -205,9 +257,9 @@ Status Agent::ApplyRestraint(Run& run, sandbox::Sandbox& sandbox, const Restrain
     sandbox.policy_index = index;
     run.restraint.isolated = wanted.isolated;
     run.restraint.denied = wanted.denied;
-    ShowRestraint(run, sandbox);
+    KeepRestraint(run, sandbox);
     PublishStep(sandbox, model::LIFECYCLE_POLICY_SWAPPED, compiled->hash_hex);
-    return absl::OkStatus();
+    return ApplyDeniedNames(run, sandbox);
 }
 
 Status Agent::EndForRule(Run& run, sandbox::Sandbox& sandbox, const RuleFinding& finding) {

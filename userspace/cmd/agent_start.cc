@@ -369,7 +369,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
         attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));
     }
     for (const std::string& note : run.notes) attestation.add_notes(note);
-    sandbox::StoredSandbox stored;
+    sandbox::v1::StoredSandbox& stored = run.stored;
     const model::Labels& labels = sandbox.info->labels;
     stored.set_id(run.id);
     stored.set_session(labels.session);

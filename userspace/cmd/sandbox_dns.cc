@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -168,6 +169,23 @@ class Answerer {
 
 }  // namespace
 
+// Written by the agent's thread, read by the stub's.
+class SandboxDns::DeniedNames {
+  public:
+    void Set(std::set<std::string> names) {
+        std::lock_guard lock(mutex_);
+        names_ = std::move(names);
+    }
+    bool Has(const std::string& name) const {
+        std::lock_guard lock(mutex_);
+        return names_.count(name) != 0;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::set<std::string> names_;
+};
+
 StatusOr<sandbox::v1::StoredDns> SandboxDns::Plan(const policy::ResolvedPolicy& policy) const {
     sandbox::v1::StoredDns plan;
     if (policy.dns) {
@@ -276,7 +294,7 @@ Status SandboxDns::Start(Sandbox sandbox, const policy::ResolvedPolicy& policy) 
     binding.rules = RulesOf(policy, options_.sensor->keys());
     const std::string budget_id = BudgetId(sandbox);
     SK_ASSIGN_OR_RETURN(binding.budget, owned_budgets_->Use(budget_id, AmountsOf(policy), !sandbox.session.empty()));
-    bound_[sandbox.ref.slot] = {budget_id};
+    bound_[sandbox.ref.slot].budget_id = budget_id;
     SK_RETURN_IF_ERROR(options_.sensor->BindDns(sandbox.ref, binding));
     bound_[sandbox.ref.slot].binding = binding;
     if (sandbox.without_stub) return absl::OkStatus();
@@ -287,7 +305,7 @@ Status SandboxDns::Adopt(Sandbox sandbox) {
     SK_RETURN_IF_ERROR(Ready());
     const std::string budget_id = BudgetId(sandbox);
     SK_ASSIGN_OR_RETURN(const kernel::DnsBudgetRef budget, owned_budgets_->Use(budget_id, {}, !sandbox.session.empty()));
-    bound_[sandbox.ref.slot] = {budget_id};
+    bound_[sandbox.ref.slot].budget_id = budget_id;
     if (sandbox.without_stub) return absl::OkStatus();  // the kernel pins, whoever the agent is
     return Serve(std::move(sandbox), budget);
 }
@@ -299,7 +317,11 @@ Status SandboxDns::Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget) {
         client.upstreams.push_back(address);
     }
     auto answerer = std::make_shared<Answerer>(*options_.sensor, *owned_budgets_, sandbox.ref, budget, sandbox.plan);
-    client.judge = Answerer::Judge;
+    auto denied = std::make_shared<DeniedNames>();
+    bound_[sandbox.ref.slot].denied = denied;
+    client.judge = [denied](const dns::StubQuestion& question) {
+        return denied->Has(question.name) ? dns::StubPolicy::kRefuse : Answerer::Judge(question);
+    };
     client.answered = [answerer](const dns::StubAnswered& answered) { return answerer->Answered(answered); };
     return stub_->Add(sandbox.ref.slot, std::move(sandbox.udp), std::move(sandbox.tcp), std::move(client));
 }
@@ -315,6 +337,15 @@ Status SandboxDns::Silence(const kernel::SlotRef& ref, bool quiet) {
         binding.servers.clear();
     }
     return options_.sensor->BindDns(ref, binding);
+}
+
+Status SandboxDns::DenyNames(const kernel::SlotRef& ref, std::set<std::string> names) {
+    const auto found = bound_.find(ref.slot);
+    if (found == bound_.end()) return absl::OkStatus();
+    if (found->second.denied == nullptr && !names.empty())
+        return absl::UnimplementedError("its names are answered by no stub of ours: use isolate-network");
+    if (found->second.denied != nullptr) found->second.denied->Set(std::move(names));
+    return absl::OkStatus();
 }
 
 void SandboxDns::End(const kernel::SlotRef& ref) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,15 +63,20 @@ class SandboxDns {
     // Nothing is asked any more; `quiet` = false: as before. Without effect for a sandbox that asks nobody anyway.
     // kFailedPrecondition to let an adopted one ask again: its binding was an earlier agent's.
     Status Silence(const kernel::SlotRef& ref, bool quiet);
+    // The stub answers REFUSED to these, and nothing leaves; in the place of those before. Addresses that a name has
+    // opened stay open for their time. Without effect for a sandbox that asks nobody; kUnimplemented without a stub.
+    Status DenyNames(const kernel::SlotRef& ref, std::set<std::string> names);
     // Without effect for a sandbox that has none.
     void End(const kernel::SlotRef& ref);
 
     void OnRecord(std::span<const uint8_t> record);
 
   private:
+    class DeniedNames;
     struct Bound {
         std::string budget_id;
         std::optional<kernel::DnsBinding> binding{};  // absent: adopted
+        std::shared_ptr<DeniedNames> denied{};        // null: no stub
     };
     Status Ready();
     StatusOr<DnsLedger> OpenLedger() const;
