@@ -17,7 +17,7 @@ struct Settings {
     int runs = 100;       // sandboxes started for each of the figures of run.* and kill.*
     std::string step;     // path of bench_step
     std::string bin_dir;  // of stockade and stockaded
-    bool kafka = true;    // of events: a broker too
+    std::vector<std::string> names = {};  // what was asked for; all without one
 };
 
 struct Bench {

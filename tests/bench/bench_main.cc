@@ -27,7 +27,7 @@ constexpr Bench kBenches[] = {
      RunInside},
     {"dns", "a query that is sent and judged, usual and of the longest name; the meter in user space; memory", RunDns},
     {"ring", "records read and decoded in a second without loss", RunRing},
-    {"events", "events a second from the kernel to JSON lines and to Kafka without loss, CPU, latency, memory", RunEvents},
+    {"events", "events a second from the kernel to JSON lines and to Kafka without loss, CPU, latency, memory; auditd beside it", RunEvents},
     {"run", "start and end of stockade run, beside bwrap and runc", RunStart},
     {"kill", "violation to empty sandbox, of 1, 100 and 400 sleeping processes", RunKill},
 };
@@ -185,10 +185,7 @@ int Main(int argc, char** argv) {
     flags.settings.bin_dir = bin_dir ? bin_dir : *directory;
     flags.settings.step = *directory + "/tests/bench_step";
     (void)signal(SIGPIPE, SIG_IGN);
-    // It takes half a minute and Java: not for who wants the other figures alone.
-    flags.settings.kafka = std::any_of(flags.names.begin(), flags.names.end(), [](const std::string& name) {
-        return name == "events" || absl::StartsWith(name, "events.kafka");
-    }) || flags.names.empty();
+    flags.settings.names = flags.names;
     const std::string load_before = Load();
     std::vector<Figure> figures;
     bool complete = true;

@@ -6,16 +6,22 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <functional>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporters/jsonl/jsonl_file.h"
 #include "exporters/kafka/kafka.h"
+#include "tests/bench/audit.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/machine.h"
 #include "tests/bench/policy_text.h"
@@ -32,9 +38,12 @@ namespace {
 // A second, of all sandboxes together. Each has a bound of its own at 20,000 (bpf/lib/judge.h): eight reach the target below it.
 constexpr int kRates[] = {1'000, 5'000, 10'000, 20'000, 30'000, 40'000, 60'000, 80'000, 100'000, 120'000};
 constexpr int kProducers = 8;
+constexpr int kLosingRates = 2;  // in a row, after which more would lose more
 constexpr int kLatencyRate = 5'000;
 constexpr uint64_t kDrainNs = 60'000'000'000;  // what is on its way when the last event was made has so long
+constexpr uint64_t kSilenceNs = 2'000'000'000;  // after which what auditd has not written will not come
 constexpr int kPollMs = 5;
+constexpr int kAgentNice = -10;
 
 struct Arrived {
     uint64_t events = 0;
@@ -77,7 +86,7 @@ class Watched : public exporters::SpooledExporter {
     std::unique_ptr<exporters::SpooledExporter> exporter_;
     std::mutex& mutex_;
     Arrived& delivered_;
-    std::map<uint64_t, uint64_t> hooks_;  // of what is under way, by tag; of one thread
+    absl::flat_hash_map<uint64_t, uint64_t> hooks_;  // of what is under way, by tag; of one thread
 };
 
 struct Producer {
@@ -122,6 +131,7 @@ double AnonMib() {
 // One path with its sandboxes and its exporter.
 class Line {
   public:
+    ~Line() { (void)setpriority(PRIO_PROCESS, 0, 0); }
     static StatusOr<std::unique_ptr<Line>> Create(const Settings& settings, const std::string& kind,
                                                   exporters::ExporterOptions options, pid_t peer);
     StatusOr<Seen> Run(int per_second, uint64_t wall_ns);
@@ -175,6 +185,8 @@ StatusOr<std::unique_ptr<Line>> Line::Create(const Settings& settings, const std
         line->known_[(uint64_t{producer.ref.slot} << 32) | producer.ref.generation] = std::move(info);
         line->producers_.push_back(std::move(producer));
     }
+    // As the agent does (cmd/stockaded_main.cc); the threads below have it from this one, and the workers have not.
+    (void)setpriority(PRIO_PROCESS, 0, kAgentNice);
     if (kind == "jsonl") options["path"] = line->dir() + "/events.jsonl";
     pipeline::EventStore::Options store;
     store.key_path = line->dir() + "/node.key";
@@ -196,7 +208,7 @@ StatusOr<std::unique_ptr<Line>> Line::Create(const Settings& settings, const std
         return found == self->known_.end() ? nullptr : found->second;
     };
     line->path_ = std::make_unique<pipeline::EventPath>(std::move(path));
-    line->path_->AddKeeper([self](const auto& event) { self->store_->Take(event); });
+    line->path_->AddObserver([self](const v1::Event& event) { self->store_->Take(event); });
     for (const Producer& producer : line->producers_) line->path_->Track(producer.ref.slot, producer.ref.generation, 0);
     line->store_->Start({});
     return line;
@@ -281,26 +293,42 @@ std::string Note(const Seen& seen, pid_t peer) {
     return note;
 }
 
+// One figure for each rate; what is returned is the one at which most came through while none was lost, and the calm one.
+struct Best {
+    Seen most, calm;
+};
+StatusOr<Best> Rates(const std::string& kind, pid_t peer, const std::function<StatusOr<Seen>(int)>& run, std::vector<Figure>* figures) {
+    const std::string prefix = absl::StrCat("events.", kind, ".");
+    const auto per_second = [](const Seen& seen) { return static_cast<double>(seen.delivered.events) / seen.seconds; };
+    std::optional<Seen> most, calm;
+    int losing = 0;
+    for (const int rate : kRates) {
+        SK_ASSIGN_OR_RETURN(Seen seen, run(rate));
+        figures->push_back(Of(absl::StrCat(prefix, "at_", rate), "1/s", {per_second(seen)}, Note(seen, peer)));
+        // It takes minutes in all, and somebody may be looking.
+        std::cerr << "stockade-bench: " << figures->back().name << ": " << static_cast<int>(per_second(seen)) << " a second, "
+                  << figures->back().note << "\n";
+        if (rate == kLatencyRate) calm = seen;
+        losing = seen.lost > 0 ? losing + 1 : 0;
+        if (losing == kLosingRates && calm) break;
+        if (seen.lost == 0 && (!most || per_second(*most) < per_second(seen))) most = std::move(seen);
+    }
+    if (!most || !calm) return absl::InternalError("records were lost at every rate");
+    Figure figure = Of(prefix + "per_second", "1/s", {per_second(*most)}, absl::StrCat("offered ", most->offered, "; ", Note(*most, peer)));
+    if (kind == "jsonl") figure.target = {.of = Target::Of::kWithAtLeast, .limit = 100000, .text = "at least 100,000 a second on 2 cores"};
+    figures->push_back(std::move(figure));
+    figures->push_back(Of(prefix + "cpu", "us", {most->cpu_us}, absl::StrCat("of an event at ", most->offered, " a second, all threads")));
+    return Best{*std::move(most), *std::move(calm)};
+}
+
 Status Measure(const Settings& settings, const std::string& kind, exporters::ExporterOptions options, pid_t peer,
                std::vector<Figure>* figures) {
     SK_ASSIGN_OR_RETURN(const auto line, Line::Create(settings, kind, std::move(options), peer));
+    SK_ASSIGN_OR_RETURN(Best best, Rates(kind, peer, [&](int rate) { return line->Run(rate, static_cast<uint64_t>(settings.seconds * 1e9)); }, figures));
     const std::string prefix = absl::StrCat("events.", kind, ".");
-    std::optional<Seen> best, calm;
-    for (const int rate : kRates) {
-        SK_ASSIGN_OR_RETURN(Seen seen, line->Run(rate, static_cast<uint64_t>(settings.seconds * 1e9)));
-        const double per_second = static_cast<double>(seen.delivered.events) / seen.seconds;
-        figures->push_back(Of(absl::StrCat(prefix, "at_", rate), "1/s", {per_second}, Note(seen, peer)));
-        if (rate == kLatencyRate) calm = seen;
-        if (seen.lost == 0 && (!best || static_cast<double>(best->delivered.events) / best->seconds < per_second)) best = std::move(seen);
-    }
-    if (!best || !calm) return absl::InternalError("records were lost at every rate");
-    Figure most = Of(prefix + "per_second", "1/s", {static_cast<double>(best->delivered.events) / best->seconds},
-                     absl::StrCat("offered ", best->offered, "; ", Note(*best, peer)));
-    if (kind == "jsonl") most.target = {.of = Target::Of::kWithAtLeast, .limit = 100000, .text = "at least 100,000 a second on 2 cores"};
-    figures->push_back(std::move(most));
-    figures->push_back(Of(prefix + "cpu", "us", {best->cpu_us}, absl::StrCat("at ", best->offered, " a second, all threads")));
-    figures->push_back(Of(prefix + "latency", "ms", calm->delivered.latency_ms, absl::StrCat("hook to acknowledged, at ", kLatencyRate, " a second")));
-    figures->push_back(Of(prefix + "memory", "MiB", {best->memory_mib}, "anonymous, of the whole bench process, rings apart"));
+    figures->push_back(Of(prefix + "latency", "ms", std::move(best.calm.delivered.latency_ms),
+                          absl::StrCat("hook to acknowledged, at ", kLatencyRate, " a second")));
+    figures->push_back(Of(prefix + "memory", "MiB", {best.most.memory_mib}, "anonymous, of the whole bench process, rings apart"));
     return absl::OkStatus();
 }
 
@@ -311,14 +339,87 @@ Status MeasureKafka(const Settings& settings, std::vector<Figure>* figures) {
     return Measure(settings, "kafka", {{"hostport", broker->hostport()}, {"topic", "bench"}}, broker->pid(), figures);
 }
 
+// The same opens by as many processes, recorded by the kernel's audit and written down by auditd.
+class Recorded {
+  public:
+    static StatusOr<std::unique_ptr<Recorded>> Create(const Settings& settings);
+    StatusOr<Seen> Run(int per_second, uint64_t wall_ns);
+
+  private:
+    uint64_t Cpu() const { return CpuUsOf(audit_->daemon()) + CpuUsOf(audit_->kernel_thread()); }
+
+    std::unique_ptr<Stage> stage_;
+    std::optional<Ports> ports_;
+    std::unique_ptr<Audit> audit_;
+    std::vector<std::unique_ptr<Worker>> workers_;  // ended before audit is
+    std::set<pid_t> pids_;
+};
+
+StatusOr<std::unique_ptr<Recorded>> Recorded::Create(const Settings& settings) {
+    auto recorded = std::make_unique<Recorded>();
+    SK_ASSIGN_OR_RETURN(recorded->stage_, Stage::Create(settings.step));
+    SK_ASSIGN_OR_RETURN(recorded->ports_, Ports::Take());
+    SK_ASSIGN_OR_RETURN(recorded->audit_, Audit::Start(*recorded->stage_));
+    for (int i = 0; i < kProducers; ++i) {
+        SK_ASSIGN_OR_RETURN(auto worker, Worker::Start({.cgroup = recorded->stage_->base_cgroup(),
+                                                        .file = recorded->stage_->file(),
+                                                        .step = recorded->stage_->step(),
+                                                        .closed_port = recorded->ports_->closed_port(),
+                                                        .udp_port = recorded->ports_->udp_port(),
+                                                        .preferred = false}));
+        recorded->pids_.insert(worker->pid());
+        recorded->workers_.push_back(std::move(worker));
+    }
+    SK_RETURN_IF_ERROR(recorded->audit_->Read(recorded->pids_).status());
+    return recorded;
+}
+
+StatusOr<Seen> Recorded::Run(int per_second, uint64_t wall_ns) {
+    Seen seen;
+    seen.offered = per_second;
+    const uint64_t begin = BootNow(), cpu = Cpu();
+    for (const auto& worker : workers_)
+        SK_RETURN_IF_ERROR(worker->Begin(Op::kOpenClose, wall_ns, static_cast<uint64_t>(per_second) / kProducers));
+    for (const auto& worker : workers_) {
+        SK_ASSIGN_OR_RETURN(const uint64_t calls, worker->Finish());
+        seen.made += calls + 1;  // and the first, which is not told
+    }
+    // What is not there so long after the last is not on its way.
+    uint64_t last = BootNow();
+    while (seen.delivered.events < seen.made && BootNow() - last < kSilenceNs) {
+        SK_ASSIGN_OR_RETURN(const Audit::Books books, audit_->Read(pids_));
+        seen.delivered.events += books.events;
+        if (books.events > 0) last = BootNow();
+        usleep(20'000);  // between two looks
+    }
+    seen.seconds = static_cast<double>(last - begin) / 1e9;
+    seen.lost = seen.made - std::min(seen.made, seen.delivered.events);
+    seen.cpu_us = static_cast<double>(Cpu() - cpu) / static_cast<double>(std::max<uint64_t>(1, seen.delivered.events));
+    return seen;
+}
+
+Status MeasureAudit(const Settings& settings, std::vector<Figure>* figures) {
+    SK_ASSIGN_OR_RETURN(const auto recorded, Recorded::Create(settings));
+    return Rates("auditd", 0, [&](int rate) { return recorded->Run(rate, static_cast<uint64_t>(settings.seconds * 1e9)); }, figures).status();
+}
+
+// Of what a machine may lack (Java, a way to fetch the broker, auditd) the figures of the others are there.
+void Or(const std::string& name, const Status& status, std::vector<Figure>* figures) {
+    if (!status.ok()) figures->push_back({.name = name, .skipped = std::string(status.message())});
+}
+
 }  // namespace
 
 Status RunEvents(const Settings& settings, std::vector<Figure>* figures) {
-    SK_RETURN_IF_ERROR(Measure(settings, "jsonl", {}, 0, figures));
-    if (!settings.kafka) return absl::OkStatus();
-    // A machine without Java or without a way to fetch it has the other figures.
-    if (const Status status = MeasureKafka(settings, figures); !status.ok())
-        figures->push_back({.name = "events.kafka", .skipped = std::string(status.message())});
+    // Each takes half a minute and more: not for who wants the others alone.
+    const auto wanted = [&](absl::string_view kind) {
+        return settings.names.empty() || std::any_of(settings.names.begin(), settings.names.end(), [&](const std::string& name) {
+                   return name == "events" || absl::StartsWith(name, absl::StrCat("events.", kind));
+               });
+    };
+    if (wanted("jsonl")) SK_RETURN_IF_ERROR(Measure(settings, "jsonl", {}, 0, figures));
+    if (wanted("kafka")) Or("events.kafka", MeasureKafka(settings, figures), figures);
+    if (wanted("auditd")) Or("events.auditd", MeasureAudit(settings, figures), figures);
     return absl::OkStatus();
 }
 

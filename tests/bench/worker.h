@@ -65,6 +65,7 @@ class Worker {
     StatusOr<uint64_t> Finish();
 
     int pidfd() const { return pidfd_.get(); }
+    pid_t pid() const { return pid_; }
 
   private:
     Worker() = default;
