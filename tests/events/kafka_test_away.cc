@@ -14,7 +14,7 @@ constexpr uint64_t kTenMinutes = 600 * 5000;
 constexpr uint64_t kUsualBound = uint64_t{4} << 30;
 constexpr int kSandboxes = 50;
 
-// As large as an agent's: 0.5 KiB in the spool.
+// As large as an agent's: 0.5 KB in the spool.
 v1::Event Usual(const std::string& sandbox, uint64_t seq) {
     v1::Event event = seq % 50 == 0   ? pipeline::Finding(sandbox, seq)
                       : seq % 10 == 0 ? pipeline::Violation(sandbox, seq)
