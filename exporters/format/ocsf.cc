@@ -141,6 +141,7 @@ std::string CommandLine(const Message& message, const FieldDescriptor* field) {
 }
 
 std::string Ancestry(const v1::Event& event) {
+    static const FieldDescriptor* const argv = v1::Ancestor::descriptor()->FindFieldByName("argv");
     std::vector<std::string> rows;
     for (const v1::Ancestor& ancestor : event.process().ancestry()) {
         JsonTree row;
@@ -149,6 +150,7 @@ std::string Ancestry(const v1::Event& event) {
         if (ancestor.start_boot_ns() != 0)
             row.SetNumber("created_time", MillisOfBoot(event, ancestor.start_boot_ns()));
         if (!ancestor.exe().empty()) row.SetString("path", ancestor.exe());
+        if (ancestor.argv_size() > 0) row.Set("cmd_line", CommandLine(ancestor, argv));
         row.Append(&rows.emplace_back());
     }
     return Joined(rows);

@@ -145,12 +145,13 @@ struct Unrecorded {
 const std::vector<Unrecorded>& UnrecordedTable() {
     static const auto* const table = new std::vector<Unrecorded>{
         {"exec",
-         {"ParentCommandLine", "ParentUser", "LogonId", "LogonGuid", "Hashes", "md5", "sha1", "sha256",
+         {"ParentUser", "LogonId", "LogonGuid", "Hashes", "md5", "sha1", "sha256",
           "Imphash", "OriginalFileName", "TerminalSessionId", "IntegrityLevel", "ProcessGuid",
           "ParentProcessGuid"}},
-        {"file", {"CreationUtcTime", "ProcessGuid", "SourceFilename"}},
-        {"net", {"SourceIp", "SourcePort", "SourceHostname", "SourceIsIpv6", "ProcessGuid"}},
-        {"dns", {"QueryStatus", "QueryResults", "answer", "ProcessGuid"}}};
+        // Only an exec's event carries what its parent was started with.
+        {"file", {"ParentCommandLine", "CreationUtcTime", "ProcessGuid", "SourceFilename"}},
+        {"net", {"ParentCommandLine", "SourceIp", "SourcePort", "SourceHostname", "SourceIsIpv6", "ProcessGuid"}},
+        {"dns", {"ParentCommandLine", "QueryStatus", "QueryResults", "answer", "ProcessGuid"}}};
     return *table;
 }
 
@@ -213,6 +214,10 @@ void FindDetails(const FieldDescriptor* field, Field* out) {
     out->detail = Beside(field, "_detail");
     out->truncated = Beside(field, "_truncated");
     out->escaped = Beside(field, "_escaped");
+    // Of an exec's own arguments it is a count, and the event says so itself.
+    if (const FieldDescriptor* redacted = Beside(field, "_redacted");
+        redacted != nullptr && redacted->cpp_type() == FieldDescriptor::CPPTYPE_BOOL)
+        out->redacted = redacted;
     const FieldDescriptor* common = field->containing_type()->FindFieldByName("escaped");
     const v1::FieldInfo& info = InfoOf(field);
     // It says which ones it is about: "comm holds escapes", "unix_path or tls_name holds escapes".
@@ -228,6 +233,7 @@ const Field* FindField(const Source& source, absl::string_view name) {
         const char* message = MessageOf(payloads[0]);
         if (const Field* field = Special(message, name)) return field;
         if (const Field* field = Table().BySigma(message, name)) return field;
+        if (const Field* field = FindUnrecorded(message, name)) return field;
     }
     if (const Field* field = Table().BySigma("process", name)) return field;
     if (const Field* field = Table().BySigma("", name)) return field;
@@ -235,8 +241,7 @@ const Field* FindField(const Source& source, absl::string_view name) {
         if (name == own) return Table().ByPath(path);
     }
     if (const Field* field = Table().ByPath(name)) return field;
-    if (const Field* field = OfLabels(name)) return field;
-    return payloads.size() == 1 ? FindUnrecorded(MessageOf(payloads[0]), name) : nullptr;
+    return OfLabels(name);
 }
 
 std::vector<std::string> FieldNames(const Source& source) {

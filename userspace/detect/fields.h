@@ -33,6 +33,7 @@ struct Field {
     // Fields beside it that say how far it can be relied on; null where there are none.
     const google::protobuf::FieldDescriptor* escaped = nullptr;
     const google::protobuf::FieldDescriptor* truncated = nullptr;
+    const google::protobuf::FieldDescriptor* redacted = nullptr;  // beside what the whole event says
     const google::protobuf::FieldDescriptor* detail = nullptr;  // a PathDetail
 };
 

@@ -27,7 +27,7 @@ class Generator {
         return text;
     }
     std::string Item() {
-        static constexpr const char* kFields[] = {"Image", "CommandLine", "ParentImage", "sandbox.labels.team"};
+        static constexpr const char* kFields[] = {"Image", "CommandLine", "ParentImage", "ParentCommandLine", "sandbox.labels.team"};
         static constexpr const char* kWays[] = {"", "|endswith", "|startswith", "|contains", "|cased", "|contains|cased", "|endswith|cased"};
         const std::string field = kFields[Below(std::size(kFields))];
         switch (Below(10)) {
@@ -64,6 +64,8 @@ class Generator {
         if (Below(2)) {
             v1::Ancestor& parent = *event.mutable_process()->add_ancestry();
             parent.set_exe(Text());
+            parent.add_argv(Below(6) ? Text() : "[redacted]");
+            parent.set_argv_redacted(Below(2) == 0);
         }
         if (Below(2)) (*event.mutable_sandbox()->mutable_labels())["team"] = Text();
         return event;

@@ -207,6 +207,25 @@ TEST(MatchTest, KeywordsLookEverywhere) {
     EXPECT_EQ(keyword("{'|re': 'B.ta$'}", event), Truth::kYes);
 }
 
+TEST(MatchTest, ParentCommandLine) {
+    v1::Event event = Exec("/bin/x", {"x"});
+    EXPECT_EQ(OfExec("ParentCommandLine|contains: install", event), Truth::kNo);
+    v1::Ancestor* parent = event.mutable_process()->add_ancestry();
+    for (const char* argument : {"pip", "install", "Thing"}) parent->add_argv(argument);
+    event.mutable_process()->add_ancestry()->add_argv("bash");
+    EXPECT_EQ(OfExec("ParentCommandLine: pip install thing", event), Truth::kYes);
+    EXPECT_EQ(OfExec("ParentCommandLine: bash", event), Truth::kNo) << "of the parent alone";
+    EXPECT_EQ(OfExec("process.ancestry.argv: bash", event), Truth::kYes);
+    parent->set_argv_truncated(true);
+    EXPECT_EQ(OfExec("ParentCommandLine|contains: secret", event), Truth::kUndecidable);
+    EXPECT_EQ(OfExec("ParentCommandLine|startswith: pip", event), Truth::kYes);
+    parent->set_argv_truncated(false);
+    parent->set_argv(1, "[redacted]");
+    EXPECT_EQ(OfExec("ParentCommandLine|contains: install", event), Truth::kNo) << "its own words";
+    parent->set_argv_redacted(true);
+    EXPECT_EQ(OfExec("ParentCommandLine|contains: install", event), Truth::kUndecidable);
+}
+
 TEST(MatchTest, ParentIsTheFirstAncestorAndThePathIsAny) {
     v1::Event event = Exec("/bin/x");
     event.mutable_process()->add_ancestry()->set_exe("/bin/parent");

@@ -225,9 +225,9 @@ TEST(ParseTest, TakesWhatSigmaHas) {
 }
 
 TEST(ParseTest, WarnsOfWhatIsNeverRecorded) {
-    const ParsedRules parsed = Parse(Rule1("  selection:\n    ParentCommandLine|contains: x\n" + kCondition));
+    const ParsedRules parsed = Parse(Rule1("  selection:\n    ParentUser|contains: x\n" + kCondition));
     EXPECT_FALSE(HasErrors(parsed.diagnostics));
-    EXPECT_THAT(Shown(parsed), HasSubstr("r.yaml:7:5: warning: field 'ParentCommandLine' is in no event"));
+    EXPECT_THAT(Shown(parsed), HasSubstr("r.yaml:7:5: warning: field 'ParentUser' is in no event"));
 }
 
 TEST(ParseTest, WhatRefersToABrokenRuleIsNotWrongForIt) {

@@ -91,7 +91,7 @@ Cut CutOf(const v1::Event& event, const Message& holder, const Field& field) {
     Cut cut;
     cut.escaped = Flag(holder, field.escaped);
     cut.back = Flag(holder, field.truncated);
-    cut.redacted = event.redactions_size() > 0;
+    cut.redacted = event.redactions_size() > 0 || Flag(holder, field.redacted);
     if (field.detail == nullptr || !holder.GetReflection()->HasField(holder, field.detail)) return cut;
     const auto& detail =
         static_cast<const v1::PathDetail&>(holder.GetReflection()->GetMessage(holder, field.detail));

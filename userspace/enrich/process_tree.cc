@@ -10,15 +10,13 @@ const std::shared_ptr<const std::string>& NoExe() {
     return *empty;
 }
 
-using Argv = std::vector<std::string>;
-
-void SetArgv(const Argv& argv, v1::Process* process) {
-    process->clear_argv();
-    for (const std::string& argument : argv) process->add_argv(argument);
-}
-
-std::shared_ptr<const Argv> ArgvOf(const v1::Exec& exec) {
-    return std::make_shared<const Argv>(exec.argv().begin(), exec.argv().end());
+template <typename Arguments, typename Holder>
+void SetArgv(const Arguments& argv, Holder* holder) {
+    holder->clear_argv();
+    for (const std::string& argument : argv.items) holder->add_argv(argument);
+    holder->set_argv_truncated(argv.truncated);
+    holder->set_argv_escaped(argv.escaped);
+    holder->set_argv_redacted(argv.redacted);
 }
 
 // A mapped library is no new image, and what was prevented never ran.
@@ -40,13 +38,9 @@ void ProcessTree::Enrich(v1::Event* event, std::unique_ptr<v1::Event>* original)
     }
     Touch(*node);
     if (IsNewImage(*event)) LearnExec(*event, original->get(), node);
-    Fill(*node, event->mutable_process());
-    if (node->original_argv && *original == nullptr) *original = std::make_unique<v1::Event>(*event);
-    if (*original != nullptr) {
-        v1::Process* process = (*original)->mutable_process();
-        Fill(*node, process);
-        if (node->original_argv) SetArgv(*node->original_argv, process);
-    }
+    Fill(*node, false, event);
+    if (HasOriginal(*node, *event) && *original == nullptr) *original = std::make_unique<v1::Event>(*event);
+    if (*original != nullptr) Fill(*node, true, original->get());
     if (event->has_fork()) {
         LearnFork(key, {event->fork().child_pid(), event->fork().child_start_boot_ns()});
     } else if (event->has_exit()) {
@@ -61,7 +55,7 @@ void ProcessTree::AdoptParent(const v1::Exec& exec, Node* node) {
     if (Node* above = Find(parent)) {
         node->ancestry = AncestryOfChildren(parent, above);
     } else {
-        node->ancestry = std::make_shared<const Ancestry>(Ancestry{{parent, NoExe()}});
+        node->ancestry = std::make_shared<const Ancestry>(Ancestry{{parent, NoExe(), {}}});
     }
 }
 
@@ -91,10 +85,15 @@ void ProcessTree::Evict() {
     from.pop_front();
 }
 
-void ProcessTree::Fill(const Node& node, v1::Process* process) {
+void ProcessTree::Fill(const Node& node, bool original, v1::Event* event) {
+    const auto set = [original](const Argv& argv, auto* holder) {
+        if (const Arguments* chosen = (original && argv.original ? argv.original : argv.shown).get())
+            SetArgv(*chosen, holder);
+    };
+    v1::Process* process = event->mutable_process();
     process->set_exe(*node.exe);
-    process->clear_argv();
-    if (node.argv) SetArgv(*node.argv, process);
+    SetArgv(Arguments{}, process);
+    set(node.argv, process);
     process->clear_ancestry();
     if (!node.ancestry) return;
     for (const Link& link : *node.ancestry) {
@@ -102,16 +101,48 @@ void ProcessTree::Fill(const Node& node, v1::Process* process) {
         ancestor->set_pid(link.key.tgid);
         ancestor->set_start_boot_ns(link.key.start_boot_ns);
         ancestor->set_exe(*link.exe);
+        if (event->has_exec()) set(link.argv, ancestor);
     }
 }
 
+bool ProcessTree::HasOriginal(const Node& node, const v1::Event& event) {
+    if (node.argv.original) return true;
+    return event.has_exec() && node.ancestry && !node.ancestry->empty() &&
+           node.ancestry->front().argv.original;
+}
+
+ProcessTree::Argv ProcessTree::ArgvOf(const v1::Exec& exec, const v1::Event* original) {
+    const auto make = [](const v1::Exec& from, bool redacted) {
+        auto out = std::make_shared<Arguments>();
+        out->items.assign(from.argv().begin(), from.argv().end());
+        out->truncated = from.argv_truncated();
+        out->escaped = from.argv_escaped();
+        out->redacted = redacted;
+        return out;
+    };
+    const bool redacted = exec.argv_redacted() > 0;
+    Argv argv{.shown = make(exec, redacted), .original = nullptr};
+    if (redacted && original != nullptr) argv.original = make(original->exec(), false);
+    return argv;
+}
+
+// Whole arguments, so that no escape is cut in two.
+std::shared_ptr<const ProcessTree::Arguments> ProcessTree::Bounded(
+    const std::shared_ptr<const Arguments>& argv) {
+    if (!argv) return argv;
+    size_t bytes = 0, kept = 0;
+    while (kept < argv->items.size() && bytes + argv->items[kept].size() <= kMaxParentArgv)
+        bytes += argv->items[kept++].size();
+    if (kept == argv->items.size()) return argv;
+    auto out = std::make_shared<Arguments>(*argv);
+    out->items.resize(kept);
+    out->truncated = true;
+    return out;
+}
+
 void ProcessTree::LearnExec(const v1::Event& event, const v1::Event* original, Node* node) {
-    const v1::Exec& exec = event.exec();
-    node->exe = std::make_shared<const std::string>(exec.path());
-    if (exec.argv_size() > 0) {
-        node->argv = ArgvOf(exec);
-        node->original_argv = exec.argv_redacted() > 0 && original != nullptr ? ArgvOf(original->exec()) : nullptr;
-    }
+    node->exe = std::make_shared<const std::string>(event.exec().path());
+    if (event.exec().argv_size() > 0) node->argv = ArgvOf(event.exec(), original);
     node->of_children.reset();
 }
 
@@ -122,10 +153,7 @@ void ProcessTree::LearnFork(const ProcessKey& parent, const ProcessKey& child) {
     Node* above = Find(parent);
     if (!above) return;
     if (node->exe->empty()) node->exe = above->exe;
-    if (!node->argv) {
-        node->argv = above->argv;
-        node->original_argv = above->original_argv;
-    }
+    if (!node->argv.shown) node->argv = above->argv;
     node->ancestry = AncestryOfChildren(parent, above);
 }
 
@@ -137,15 +165,15 @@ void ProcessTree::LearnExit(const ProcessKey& key) {
     if (exited_.size() > options_.max_exited) Evict();
 }
 
-std::shared_ptr<const ProcessTree::Ancestry> ProcessTree::AncestryOfChildren(
-    const ProcessKey& key, Node* node) {
+std::shared_ptr<const ProcessTree::Ancestry> ProcessTree::AncestryOfChildren(const ProcessKey& key,
+                                                                             Node* node) {
     if (!node->of_children) {
         auto ancestry = std::make_shared<Ancestry>();
-        ancestry->push_back({key, node->exe});
+        ancestry->push_back({key, node->exe, {Bounded(node->argv.shown), Bounded(node->argv.original)}});
         if (node->ancestry) {
             for (const Link& link : *node->ancestry) {
                 if (ancestry->size() == kMaxAncestors) break;
-                ancestry->push_back(link);
+                ancestry->push_back({link.key, link.exe, {}});
             }
         }
         node->of_children = std::move(ancestry);

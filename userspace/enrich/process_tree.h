@@ -3,6 +3,8 @@
 //   ProcessTree tree({});
 //   tree.Enrich(&event);   // fills process.exe, argv and ancestry; learns from the event
 //
+// The parent's arguments are in the events of an exec alone: rules ask for them there, and the others come too often.
+//
 // A process is (tgid, start_boot_ns), never a bare pid. One thread. It does not read /proc, and
 // knows of a process only what records said: under `record: violations` exe may stay empty.
 #pragma once
@@ -55,17 +57,28 @@ class ProcessTree {
     const Counters& counters() const { return counters_; }
 
   private:
+    struct Arguments {
+        std::vector<std::string> items;
+        bool truncated = false;
+        bool escaped = false;
+        bool redacted = false;
+    };
+    // As exported, and as they were: null where nothing was replaced.
+    struct Argv {
+        std::shared_ptr<const Arguments> shown;
+        std::shared_ptr<const Arguments> original;
+    };
     struct Link {
         ProcessKey key;
         std::shared_ptr<const std::string> exe;
+        Argv argv;  // of the parent, at most kMaxParentArgv bytes; of those above it none
     };
     // Parent first, at most kMaxAncestors. Shared by all children of one image of a process, and
     // a copy, not a chain: else a sandbox that forks for ever would keep all its dead alive.
     using Ancestry = std::vector<Link>;
     struct Node {
         std::shared_ptr<const std::string> exe;
-        std::shared_ptr<const std::vector<std::string>> argv;
-        std::shared_ptr<const std::vector<std::string>> original_argv;  // null: argv was not redacted
+        Argv argv;
         std::shared_ptr<const Ancestry> ancestry;
         std::shared_ptr<const Ancestry> of_children;  // made at the first fork, gone at an exec
         std::list<ProcessKey>::iterator age;          // place in live_ or exited_
@@ -76,7 +89,11 @@ class ProcessTree {
     Node& Add(const ProcessKey& key);
     void Touch(Node& node);
     void Evict();
-    void Fill(const Node& node, v1::Process* process);
+    // `original`: with the arguments as they were.
+    static void Fill(const Node& node, bool original, v1::Event* event);
+    static bool HasOriginal(const Node& node, const v1::Event& event);
+    static Argv ArgvOf(const v1::Exec& exec, const v1::Event* original);
+    static std::shared_ptr<const Arguments> Bounded(const std::shared_ptr<const Arguments>& argv);
     void AdoptParent(const v1::Exec& exec, Node* node);
     void LearnExec(const v1::Event& event, const v1::Event* original, Node* node);
     void LearnFork(const ProcessKey& parent, const ProcessKey& child);
@@ -91,5 +108,7 @@ class ProcessTree {
 };
 
 inline constexpr size_t kMaxAncestors = 8;
+// A record has at most 2 KiB of arguments, which grow where they are escaped.
+inline constexpr size_t kMaxParentArgv = 4096;
 
 }  // namespace stockade::enrich

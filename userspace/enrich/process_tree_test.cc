@@ -133,5 +133,68 @@ TEST_F(ProcessTreeTest, OriginalArgumentsGoToTheOriginalsAlone) {
     EXPECT_EQ(none, nullptr);
 }
 
+TEST_F(ProcessTreeTest, AnExecSaysWhatItsParentWasStartedWith) {
+    Exec(1, 1, "/bin/sh");
+    Fork(1, 1, 2, 2);
+    const v1::Process child = Exec(2, 2, "/bin/ls");
+    ASSERT_EQ(child.ancestry_size(), 1);
+    ASSERT_EQ(child.ancestry(0).argv_size(), 1);
+    EXPECT_EQ(child.ancestry(0).argv(0), "/bin/sh");
+    EXPECT_EQ(Look(2, 2).ancestry(0).argv_size(), 0) << "of an exec alone";
+    Fork(2, 2, 3, 3);
+    const v1::Process grandchild = Exec(3, 3, "/bin/cat");
+    ASSERT_EQ(grandchild.ancestry_size(), 2);
+    EXPECT_EQ(grandchild.ancestry(0).argv(0), "/bin/ls");
+    EXPECT_EQ(grandchild.ancestry(1).argv_size(), 0) << "of the parent alone";
+}
+
+TEST_F(ProcessTreeTest, TheParentsArgumentsAreBoundedAndKeepTheirFlags) {
+    v1::Event exec = Base(1, 1);
+    exec.mutable_exec()->set_path("/bin/x");
+    exec.mutable_exec()->set_role("program");
+    exec.mutable_exec()->add_argv("x");
+    exec.mutable_exec()->add_argv(std::string(kMaxParentArgv - 1, 'a'));
+    exec.mutable_exec()->set_argv_escaped(true);
+    tree_.Enrich(&exec);
+    Fork(1, 1, 2, 2);
+    const v1::Process whole = Exec(2, 2, "/bin/ls");
+    EXPECT_EQ(whole.ancestry(0).argv_size(), 2);
+    EXPECT_TRUE(whole.ancestry(0).argv_escaped());
+    EXPECT_FALSE(whole.ancestry(0).argv_truncated());
+    exec.mutable_exec()->add_argv("b");
+    tree_.Enrich(&exec);
+    Fork(1, 1, 3, 3);
+    const v1::Process cut = Exec(3, 3, "/bin/ls");
+    EXPECT_EQ(cut.ancestry(0).argv_size(), 2);
+    EXPECT_TRUE(cut.ancestry(0).argv_truncated());
+    EXPECT_TRUE(exec.process().argv_escaped());
+    EXPECT_FALSE(exec.process().argv_truncated());
+}
+
+TEST_F(ProcessTreeTest, TheParentsSecretIsInTheOriginalAlone) {
+    v1::Event exec = Base(7, 1);
+    exec.mutable_exec()->set_path("/bin/x");
+    exec.mutable_exec()->set_role("program");
+    exec.mutable_exec()->add_argv("secret");
+    auto original = std::make_unique<v1::Event>(exec);
+    exec.mutable_exec()->set_argv(0, "[redacted]");
+    exec.mutable_exec()->set_argv_redacted(1);
+    tree_.Enrich(&exec, &original);
+    Fork(7, 1, 8, 2);
+    v1::Event child = Base(8, 2);
+    child.mutable_exec()->set_path("/bin/y");
+    child.mutable_exec()->set_role("program");
+    child.mutable_exec()->add_argv("y");
+    std::unique_ptr<v1::Event> made;
+    tree_.Enrich(&child, &made);
+    EXPECT_EQ(child.process().ancestry(0).argv(0), "[redacted]");
+    EXPECT_TRUE(child.process().ancestry(0).argv_redacted());
+    EXPECT_FALSE(child.process().argv_redacted());
+    ASSERT_NE(made, nullptr);
+    EXPECT_EQ(made->process().ancestry(0).argv(0), "secret");
+    EXPECT_FALSE(made->process().ancestry(0).argv_redacted());
+    EXPECT_EQ(made->process().argv(0), "y");
+}
+
 }  // namespace
 }  // namespace stockade::enrich
