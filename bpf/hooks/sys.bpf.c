@@ -79,6 +79,9 @@ static __always_inline bool call_is_foreign(void) {
 /* The flags of an open, where they are by value: openat2 has them in memory, other ABIs elsewhere. */
 static __always_inline __u32 open_flags(struct sk_call call, struct pt_regs *regs) {
     if (call_is_foreign() || regs_call(regs) == __NR_openat2) return 0;
+#if defined(__NR_creat)
+    if (regs_call(regs) == __NR_creat) return O_WRONLY | O_CREAT | O_TRUNC;
+#endif
     return call.path_argument ? regs_arg2(regs) : regs_arg1(regs);
 }
 
@@ -168,8 +171,10 @@ static __always_inline __u8 refused_lock(struct sk_call call, long error) {
     return call.class == SK_CALL_PATH || call.class == SK_CALL_OPEN ? SK_LOCK_DAC : SK_LOCK_SECCOMP;
 }
 
-static __always_inline __u32 refused_op(struct sk_call call, __u64 clone_flags) {
-    if (call.class == SK_CALL_OPEN) return SK_FILE_OPEN_READ;
+static __always_inline __u32 refused_op(struct sk_call call, struct pt_regs *regs) {
+    __u64 clone_flags = regs_arg0(regs);
+    if (call.class == SK_CALL_OPEN)
+        return open_flags(call, regs) & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC) ? SK_FILE_OPEN_WRITE : SK_FILE_OPEN_READ;
     if (call.class == SK_CALL_NONE || call.class == SK_CALL_MAKE) return SK_ESCAPE_OTHER_CALL;
     if (call.class != SK_CALL_BIRTH) return call.op;
     if (clone_flags & CLONE_NEWUSER) return SK_ESCAPE_UNSHARE_USER;
@@ -188,7 +193,7 @@ static __always_inline bool refusal_counts(struct sk_call call, struct pt_regs *
 static __always_inline int sys_refused(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs, long error) {
     __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
     bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH;
-    c->base.op = refused_op(call, regs_arg0(regs));
+    c->base.op = refused_op(call, regs);
     c->base.code = SK_CODE_OTHER_LOCK;
     c->base.power = SK_POWER_SEE;
     c->base.verdict = SK_VERDICT_DENY;

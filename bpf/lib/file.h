@@ -14,6 +14,9 @@ static __always_inline int file_settle(struct sk_path_case *c, __u32 open_flags)
     return case_finish(&c->base);
 }
 
+#define O_WRONLY 01
+#define O_RDWR 02
+#define O_CREAT 0100
 #define O_TRUNC 01000
 
 /* Judges an opened file. Opens for execve are judged as exec. */

@@ -143,6 +143,27 @@ TEST_F(RulesRespond, DenyRefusesTheNextTimeAndOthersGoOn) {
     EXPECT_THAT(ran.Refusals(), Not(IsEmpty()));
 }
 
+// What another lock refuses is told as what was asked for: rules about writing see it as that.
+TEST_F(RulesRespond, ARefusedOpenForWritingIsOneForWriting) {
+    const Ran ran =
+        product_.Run(product_.Path("open.yaml"), {"python3", "-c",
+                                                  "import os\nopen('/tmp/closed', 'w'); os.chmod('/tmp/closed', 0)\n"
+                                                  "for path, flags in (('/etc/passwd', os.O_WRONLY), "
+                                                  "('/etc/group', os.O_RDWR), ('/etc/new', os.O_CREAT),\n"
+                                                  "                    ('/tmp/closed', 0)):\n"
+                                                  "    try: os.open(path, flags)\n"
+                                                  "    except OSError: print(path)\n"});
+    EXPECT_EQ(ran.out, "/etc/passwd\n/etc/group\n/etc/new\n/tmp/closed\n") << ran.Text();
+    std::vector<std::string> ops;
+    for (const Json& event : Of(ran, "file")) {
+        if (At(event, "outcome") == "prevented")
+            ops.push_back(absl::StrCat(At(event, "file.path"), " ", At(event, "file.op")));
+    }
+    EXPECT_THAT(ops, testing::ElementsAre("/etc/passwd open-write", "/etc/group open-write",
+                                          "/etc/new open-write", "/tmp/closed open-read"))
+        << ran.Text();
+}
+
 TEST_F(RulesRespond, UnderObserveItIsADryRun) {
     product_.Put("rules/a.yaml", FileRule("bad", "response: {action: kill-sandbox, once_per: sandbox}\n"));
     const Ran ran = Sh("echo x >/tmp/bad; cat /tmp/bad; cat /tmp/bad; echo lives", "watched");
