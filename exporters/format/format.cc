@@ -48,8 +48,8 @@ Status AppendAs(Format format, const model::EventBytes& event, std::string* out)
     return absl::OkStatus();
 }
 
-absl::string_view ClassOf(v1::Event::PayloadCase payload) {
-    switch (payload) {
+absl::string_view ClassOf(const model::EventBytes& event) {
+    switch (event.payload) {
         case v1::Event::kExec:
         case v1::Event::kExit:
         case v1::Event::kFork:
@@ -63,7 +63,7 @@ absl::string_view ClassOf(v1::Event::PayloadCase payload) {
             return "dns";
         case v1::Event::kAction:
             // What a person asked for is looked up by who it was.
-            return event.action().has_actor_uid() ? "audit" : "findings";
+            return event.by_person ? "audit" : "findings";
         case v1::Event::kFinding:
             return "findings";
         case v1::Event::kAgent:

@@ -23,7 +23,7 @@ StatusOr<Format> FormatNamed(absl::string_view name);
 Status AppendAs(Format format, const model::EventBytes& event, std::string* out);
 
 // What an event is about: process, file, network, dns, findings, lifecycle or audit. Topics are named by it.
-absl::string_view ClassOf(v1::Event::PayloadCase payload);
+absl::string_view ClassOf(const model::EventBytes& event);
 std::vector<absl::string_view> Classes();
 
 // What events are kept in order by: the session, where there is none the sandbox, else the node.

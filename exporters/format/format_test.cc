@@ -31,8 +31,8 @@ TEST(Format, EveryKindHasAClass) {
     for (int i = 0; i < payload->field_count(); ++i) {
         v1::Event event;
         event.GetReflection()->MutableMessage(&event, payload->field(i));
-        EXPECT_EQ(known.count(ClassOf(event.payload_case())), 1u) << payload->field(i)->name();
-        seen.insert(ClassOf(event.payload_case()));
+        EXPECT_EQ(known.count(ClassOf(Serialised(event).bytes)), 1u) << payload->field(i)->name();
+        seen.insert(ClassOf(Serialised(event).bytes));
     }
     EXPECT_EQ(seen, known);
 }
@@ -40,9 +40,9 @@ TEST(Format, EveryKindHasAClass) {
 TEST(Format, WhatAPersonAskedForIsAudit) {
     v1::Event event;
     event.mutable_action()->set_action("kill-sandbox");
-    EXPECT_EQ(ClassOf(event), "findings");
+    EXPECT_EQ(ClassOf(Serialised(event).bytes), "findings");
     event.mutable_action()->set_actor_uid(0);
-    EXPECT_EQ(ClassOf(event), "audit") << "root as well";
+    EXPECT_EQ(ClassOf(Serialised(event).bytes), "audit") << "root as well";
 }
 
 TEST(Format, TheKeyIsTheSessionThenTheSandboxThenTheNode) {

@@ -102,7 +102,7 @@ class Kafka : public SpooledExporter {
         body_.clear();
         SK_RETURN_IF_ERROR(AppendAs(options_.format, event, &body_));
         const absl::string_view key = KeyOf(event);
-        const std::string& topic = options_.topics.find(ClassOf(event.payload))->second;  // each class has one
+        const std::string& topic = options_.topics.find(ClassOf(event))->second;  // each class has one
         rd_kafka_headers_t* headers = HeadersOf(event, again);
         const rd_kafka_resp_err_t error = rd_kafka_producev(
             kafka_.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_KEY(key.data(), key.size()),

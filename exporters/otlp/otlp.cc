@@ -46,15 +46,13 @@ class Otlp : public SpooledExporter {
     std::string name() const override { return absl::StrCat("otlp:", options_.endpoint); }
     void OnDelivered(Delivered delivered) override { delivered_ = std::move(delivered); }
 
-    Status Send(uint64_t tag, const v1::Event& event, bool again) override {
+    Status Send(uint64_t tag, const model::EventBytes& event, bool again) override {
         if (closed_) return absl::FailedPreconditionError("exporter otlp: closed");
         if (pending_.size() >= kMaxRequestsWaiting * kMaxRecords ||
             pending_bytes_ >= kMaxRequestsWaiting * options_.batch_bytes)
             return absl::UnavailableError("exporter otlp: enough is under way");
-        Record record{.tag = tag,
-                      .node = event.node(),
-                      .log = ToLogRecord(event, options_.format, WallNow()),
-                      .bytes = 0};
+        SK_ASSIGN_OR_RETURN(otlp::LogRecord log, ToLogRecord(event, options_.format, WallNow()));
+        Record record{.tag = tag, .node = std::string(event.node), .log = std::move(log), .bytes = 0};
         if (again) MarkAgain(&record.log);
         record.bytes = record.log.ByteSizeLong();
         pending_bytes_ += record.bytes;

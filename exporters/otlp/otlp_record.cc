@@ -62,7 +62,9 @@ void AddTrace(const std::string& traceparent, otlp::LogRecord* record) {
 
 }  // namespace
 
-otlp::LogRecord ToLogRecord(const v1::Event& event, Format format, uint64_t observed_ns) {
+StatusOr<otlp::LogRecord> ToLogRecord(const model::EventBytes& bytes, Format format, uint64_t observed_ns) {
+    v1::Event event;
+    SK_RETURN_IF_ERROR(bytes.Parse(&event));
     otlp::LogRecord record;
     record.set_time_unix_nano(static_cast<uint64_t>(event.time().seconds()) * 1'000'000'000 +
                               static_cast<uint64_t>(event.time().nanos()));
@@ -70,7 +72,7 @@ otlp::LogRecord ToLogRecord(const v1::Event& event, Format format, uint64_t obse
     const Severity severity = SeverityOf(event);
     record.set_severity_number(severity.number);
     record.set_severity_text(severity.text);
-    AppendAs(format, event, record.mutable_body()->mutable_text());
+    SK_RETURN_IF_ERROR(AppendAs(format, bytes, record.mutable_body()->mutable_text()));
     record.set_event_name(
         absl::StrCat("dev.stockade.event.", event.kind().empty() ? "unknown" : event.kind(), ".v1"));
     AddTrace(event.sandbox().trace(), &record);
@@ -80,7 +82,7 @@ otlp::LogRecord ToLogRecord(const v1::Event& event, Format format, uint64_t obse
     Add(attributes, "stockade.sandbox.id", event.sandbox().id());
     Add(attributes, "stockade.tool", event.sandbox().tool());
     Add(attributes, "stockade.kind", event.kind());
-    Add(attributes, "stockade.class", std::string(ClassOf(event)));
+    Add(attributes, "stockade.class", std::string(ClassOf(bytes)));
     Add(attributes, "stockade.policy", event.policy().name());
     Add(attributes, "stockade.verdict", event.verdict());
     Add(attributes, "stockade.code", event.code());

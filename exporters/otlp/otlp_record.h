@@ -3,11 +3,13 @@
 
 #include "exporters/format/format.h"
 #include "exporters/otlp/otlp.pb.h"
-#include "userspace/model/event.pb.h"
+#include "userspace/base/status.h"
+#include "userspace/model/event_bytes.h"
 
 namespace stockade::exporters {
 
-otlp::LogRecord ToLogRecord(const v1::Event& event, Format format, uint64_t observed_ns);
+// kInvalidArgument: the bytes are no event that this version reads.
+StatusOr<otlp::LogRecord> ToLogRecord(const model::EventBytes& bytes, Format format, uint64_t observed_ns);
 // The node whose events they are: service.name stockade, host.name.
 otlp::Resource ToResource(const std::string& node);
 // That the receiver may have it already.

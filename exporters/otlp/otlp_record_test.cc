@@ -25,6 +25,13 @@ v1::Event Read() {
     return event;
 }
 
+otlp::LogRecord RecordOf(const v1::Event& event, Format format, uint64_t observed_ns) {
+    const std::string text = event.SerializeAsString();
+    const StatusOr<otlp::LogRecord> record = ToLogRecord(*model::EventBytes::Of(text), format, observed_ns);
+    EXPECT_TRUE(record.ok()) << record.status();
+    return record.ok() ? *record : otlp::LogRecord();
+}
+
 std::string Text(const otlp::LogRecord& record, const std::string& key) {
     for (const otlp::KeyValue& entry : record.attributes())
         if (entry.key() == key) return entry.value().text();
@@ -32,7 +39,7 @@ std::string Text(const otlp::LogRecord& record, const std::string& key) {
 }
 
 TEST(OtlpRecord, HasTheTraceOfItsSandboxAndWhatOneLooksFor) {
-    const otlp::LogRecord record = ToLogRecord(Read(), Format::kNative, 42);
+    const otlp::LogRecord record = RecordOf(Read(), Format::kNative, 42);
     EXPECT_EQ(record.time_unix_nano(), 1'700'000'000'000'000'005u);
     EXPECT_EQ(record.observed_time_unix_nano(), 42u);
     EXPECT_EQ(absl::BytesToHexString(record.trace_id()), "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -43,7 +50,7 @@ TEST(OtlpRecord, HasTheTraceOfItsSandboxAndWhatOneLooksFor) {
     EXPECT_EQ(Text(record, "stockade.sandbox.id"), "sbx_1");
     EXPECT_EQ(Text(record, "stockade.class"), "file");
     EXPECT_THAT(record.body().text(), testing::HasSubstr("\"path\":\"/etc/passwd\""));
-    EXPECT_THAT(ToLogRecord(Read(), Format::kOcsf, 42).body().text(),
+    EXPECT_THAT(RecordOf(Read(), Format::kOcsf, 42).body().text(),
                 testing::HasSubstr("\"class_uid\":1001"));
 }
 
@@ -54,7 +61,7 @@ TEST(OtlpRecord, WhatIsNoTraceparentIsNoTrace) {
                             good.substr(0, 35) + "0" + good.substr(36)}) {
         v1::Event event = Read();
         event.mutable_sandbox()->set_trace(bad);
-        const otlp::LogRecord record = ToLogRecord(event, Format::kNative, 1);
+        const otlp::LogRecord record = RecordOf(event, Format::kNative, 1);
         EXPECT_TRUE(record.trace_id().empty() && record.span_id().empty() && record.flags() == 0) << bad;
     }
 }
@@ -63,7 +70,7 @@ TEST(OtlpRecord, SeverityFollowsVerdictAndFinding) {
     const auto severity = [](const std::function<void(v1::Event&)>& change) {
         v1::Event event = Read();
         change(event);
-        return ToLogRecord(event, Format::kNative, 1).severity_text();
+        return RecordOf(event, Format::kNative, 1).severity_text();
     };
     EXPECT_EQ(severity([](v1::Event&) {}), "INFO");
     EXPECT_EQ(severity([](v1::Event& e) { e.set_verdict("deny"); }), "WARN");
@@ -75,7 +82,7 @@ TEST(OtlpRecord, SeverityFollowsVerdictAndFinding) {
 }
 
 TEST(OtlpRecord, IsMarkedOnce) {
-    otlp::LogRecord record = ToLogRecord(Read(), Format::kNative, 1);
+    otlp::LogRecord record = RecordOf(Read(), Format::kNative, 1);
     const int before = record.attributes_size();
     MarkAgain(&record);
     MarkAgain(&record);

@@ -34,6 +34,12 @@ bool LookAtSandbox(absl::string_view bytes, EventBytes* out) {
     return reader.ok();
 }
 
+bool LookAtAction(absl::string_view bytes, EventBytes* out) {
+    WireReader reader(bytes);
+    for (WireField field; reader.Next(&field);) out->by_person |= field.number == v1::Action::kActorUidFieldNumber;
+    return reader.ok();
+}
+
 }  // namespace
 
 std::optional<EventBytes> EventBytes::Of(absl::string_view bytes) {
@@ -55,7 +61,9 @@ std::optional<EventBytes> EventBytes::Of(absl::string_view bytes) {
             case v1::Event::kVerdictFieldNumber: out.verdict = field.bytes; break;
             case v1::Event::kChainFieldNumber: out.chain = field.bytes; break;
             default:
-                if (IsPayload(field.number)) out.payload = static_cast<v1::Event::PayloadCase>(field.number);
+                if (!IsPayload(field.number)) break;
+                out.payload = static_cast<v1::Event::PayloadCase>(field.number);
+                if (out.payload == v1::Event::kAction && !LookAtAction(field.bytes, &out)) return std::nullopt;
                 break;
         }
     }

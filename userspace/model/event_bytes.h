@@ -28,6 +28,7 @@ struct EventBytes {
     absl::string_view sandbox = "", session = "", trace = "";  // the sandbox's id and labels
     uint64_t boot_ns = 0, kernel_seq = 0, export_seq = 0;
     v1::Event::PayloadCase payload = v1::Event::PAYLOAD_NOT_SET;
+    bool by_person = false;  // an action that has an actor_uid
 };
 
 }  // namespace stockade::model
