@@ -56,6 +56,7 @@ Agent::~Agent() {
     if (dns_ != nullptr) dns_->StopAnswers();
     if (rules_ != nullptr) rules_->Stop();
     hub_.reset();
+    keeper_.reset();
     killer_.reset();
     store_watch_.reset();
     if (store_ != nullptr) store_->Stop(kDrainMs);
@@ -105,12 +106,18 @@ Status Agent::Init() {
                   [this](std::span<const uint8_t> record) { dns_->OnRecord(record); }, store_.get()));
     path_ = &hub_->path();
     path_->AddObserver([this](const v1::Event& event) { refusals_.Count(event); });
+    if (options_.config.evidence.on()) {
+        path_->AddObserver([this](const v1::Event& event) {
+            if (EvidenceKeeper* keeper = evidence_sink_) keeper->OnEvent(event);
+        });
+    }
     SK_RETURN_IF_ERROR(StartRules());
 
     signals_ = Fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
 
     SK_RETURN_IF_ERROR(AdoptAll());
+    SK_RETURN_IF_ERROR(StartEvidence());
     StartStore();
     if (store_ != nullptr) store_watch_ = std::make_unique<StoreWatch>(*store_);
     if (!runs_.empty()) {
@@ -244,6 +251,9 @@ bool Agent::Handle(int fd, api::Packet packet) {
         case api::Message::kPing:
             AnswerVersion(fd);
             return true;
+        case api::Message::kGc:
+            AnswerGc(fd, message.gc().dry_run());
+            return true;
         case api::Message::kEvents:
             connections_[fd]->follow = true;
             connections_[fd]->filter = message.events();
@@ -375,6 +385,7 @@ void Agent::OnTick() {
     WatchCondemned();
     KillHeldBack();
     WatchLeftOut();
+    WatchGarbage();
     OnRules();
     if (spare_ != nullptr && HostChanged()) DropSpare();
     if (std::exchange(spare_wanted_, false)) MakeSpare();

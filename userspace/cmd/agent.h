@@ -9,6 +9,7 @@
 
 #include <signal.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "userspace/cmd/conditions.h"
 #include "userspace/cmd/config.h"
 #include "userspace/cmd/event_hub.h"
+#include "userspace/cmd/evidence_keeper.h"
 #include "userspace/cmd/event_loop.h"
 #include "userspace/cmd/helper.h"
 #include "userspace/cmd/rule_engine.h"
@@ -121,6 +123,9 @@ class Agent {
         std::string pending;     // their pids
         respond::KillTimes kill;
         std::shared_ptr<sandbox::Evidence> evidence;
+        std::string contract_name, contract_sha256;  // empty = it has none
+        bool evidence_open = false;                  // its folder is written
+        bool evidence_awaited = false;               // its folder is being closed, and its result waits for that
         int kill_client_fd = -1;  // waits for a KillReply
         bool adopted = false;     // what an earlier agent saw of it is not known
         uint64_t adopt_deadline_ns = 0;
@@ -206,7 +211,9 @@ class Agent {
     void CloseBooks(Run& run, std::string* withhold);
     // Says in the result that a policy ended it, if so. Returns why /out must not be copied.
     std::string JudgeEnd(Run& run, const v1::Summary& summary, const sk_state* state);
-    void OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes);
+    void OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes,
+                     const api::Outputs* outputs = nullptr);
+    void TellResult(Run& run, bool lingers);
     void OnShimGone(Run& run);
     void FailRun(Run& run, const std::string& reason);
     bool Linger(Run& run);
@@ -248,11 +255,25 @@ class Agent {
     void OpenStore();
     void StartStore();
 
+    // agent_evidence.cc
+    Status StartEvidence();
+    void OpenEvidence(Run& run, const sandbox::Sandbox& sandbox);
+    void FinishEvidence(Run& run);
+    void OnEvidence();
+    void CheckBudget(Run& run, const sandbox::Sandbox& sandbox);
+
+    // agent_garbage.cc
+    launch::Leftovers CollectGarbage(bool dry_run);
+    void TellGarbage(const launch::Leftovers& left);
+    void WatchGarbage();
+    void AnswerGc(int fd, bool dry_run);
+
     // agent_metrics.cc
     void PublishMetrics();
     void CountSandboxes(metrics::Families* out);
     void CountKernel(metrics::Families* out);
     void CountAgent(metrics::Families* out);
+    void CountEvidence(metrics::Families* out);
     std::vector<Condition> AgentConditions() const;
 
     // agent_adopt.cc
@@ -300,6 +321,8 @@ class Agent {
     std::map<std::string, RuleEngine::Missed> rules_missed_;  // by sandbox, not told yet; of those in runs_
     uint64_t rules_missed_ns_ = 0;                            // when they were told
     respond::Gate gate_;
+    std::unique_ptr<EvidenceKeeper> keeper_;            // null = none is kept
+    std::atomic<EvidenceKeeper*> evidence_sink_{nullptr};  // keeper_, for the thread that hands events on
     std::unique_ptr<StoreWatch> store_watch_;  // null likewise; ends before store_
     std::unique_ptr<EventHub> hub_;
     pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
@@ -326,6 +349,9 @@ class Agent {
     uint64_t left_out_ = 0;
     uint64_t left_out_grew_ns_ = 0;  // 0 = never
     uint64_t published_ns_ = 0;      // metrics
+    uint64_t garbage_ns_ = 0;        // when it was looked for what is left
+    uint64_t left_over_ = 0;         // as then
+    std::set<std::string> garbage_told_;
     bool helper_gone_ = false;
     bool accept_failed_ = false;  // the last try failed, and the log says so
     std::map<std::string, std::string> policies_told_;  // hash by name

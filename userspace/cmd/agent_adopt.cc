@@ -58,8 +58,7 @@ Status Agent::AdoptAll() {
     for (const sandbox::StoredSandbox& stored : loaded.sandboxes) {
         if (FindRun(stored.id()) == nullptr) (void)files_->Remove(stored.id());
     }
-    const launch::Leftovers left = launch::CleanLeftovers(options_.home);
-    for (const std::string& failed : left.failed) LogWarning("clean up: ", failed);
+    (void)CollectGarbage(false);  // what failed is told by it, and is tried again on the timer
     UpdateBusy();
     return absl::OkStatus();
 }

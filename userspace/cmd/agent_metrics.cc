@@ -54,6 +54,7 @@ void Agent::PublishMetrics() {
     CountSandboxes(families.get());
     CountKernel(families.get());
     CountAgent(families.get());
+    CountEvidence(families.get());
     CountPath(hub_->path().counters(), families.get());
     if (rules_ != nullptr) CountDetect(rules_->counters(), counts_, rules_broken_, families.get());
     CountDns(dns_->counters(), families.get());
@@ -107,6 +108,22 @@ void Agent::CountSandboxes(metrics::Families* out) {
                  static_cast<double>(counts_.kills_pending));
     out->Add("stockade_kill_duration_seconds",
              "From the violation, or the order, until nothing of the sandbox ran.", counts_.kill.Read());
+}
+
+void Agent::CountEvidence(metrics::Families* out) {
+    out->Add("stockade_removal_seconds", "From the end of the command until its sandbox is removed and its evidence closed.", counts_.removal.Read());
+    out->Counter("stockade_removals_over_budget_total", "Removals that took longer than 100 ms.", static_cast<double>(counts_.removals_over_budget));
+    out->Gauge("stockade_leftovers", "What is left of ended sandboxes, as last looked at: cgroups, links, state files.", static_cast<double>(left_over_));
+    out->Counter("stockade_leftovers_found_total", "What was found left of ended sandboxes, each told once as a finding.", static_cast<double>(counts_.leftovers_found));
+    if (keeper_ == nullptr) return;
+    const EvidenceKeeper::Counters counters = keeper_->counters();
+    out->Counter("stockade_evidence_folders_total", "Folders of evidence that were closed, by whether all of it is there.", static_cast<double>(counters.kept), {{"result", "kept"}});
+    out->Counter("stockade_evidence_folders_total", "", static_cast<double>(counters.failed), {{"result", "failed"}});
+    out->Counter("stockade_evidence_folders_removed_total", "Folders that were removed by age or size.", static_cast<double>(counters.removed));
+    out->Counter("stockade_evidence_events_dropped_total", "Events that are in no folder, as the disk was too slow.", static_cast<double>(counters.events_dropped));
+    out->Counter("stockade_evidence_hooks_failed_total", "Calls of the hook that failed, or took too long.", static_cast<double>(counters.hooks_failed));
+    out->Gauge("stockade_evidence_folders", "Closed folders on the disk, as last looked at.", static_cast<double>(counters.folders));
+    out->Gauge("stockade_evidence_bytes", "Bytes in them.", static_cast<double>(counters.bytes));
 }
 
 void Agent::CountKernel(metrics::Families* out) {
