@@ -30,7 +30,10 @@ ROOMS = {
     # What the agent shows of itself: values, and a server that knows nothing else of it.
     'userspace/metrics': {'userspace/base'},
     'userspace/guest': {'userspace/base', 'userspace/model', 'userspace/api'},
-    'userspace/orchestrator': {'userspace/base', 'userspace/model', 'userspace/sandbox'},
+    # The protocol between a container runtime and its plugins: bytes, and one socket.
+    'userspace/nri': {'userspace/base'},
+    # nri: pods are values that its messages are turned into.
+    'userspace/orchestrator': {'userspace/base', 'userspace/model', 'userspace/sandbox', 'userspace/nri'},
     # The stages of an event's path, and the interface of what stands at its end.
     'userspace/pipeline': {'userspace/base', 'userspace/model', 'userspace/decode', 'userspace/enrich', 'userspace/detect',
                            'userspace/respond', 'userspace/kernel', 'userspace/policy', 'userspace/dns', 'userspace/sandbox',
