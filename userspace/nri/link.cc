@@ -23,6 +23,10 @@ constexpr size_t kMaxCalls = 4096;
 // At the end of a connection: what is written in this time refuses; the rest the runtime does without us.
 constexpr int kLastWordsMs = 50;
 
+Status Overdue() {
+    return absl::FailedPreconditionError("the agent did not answer in time: refused rather than let through");
+}
+
 void Notify(int fd) {
     const uint64_t one = 1;
     (void)!write(fd, &one, sizeof(one));  // full only when it is readable anyway
@@ -73,15 +77,19 @@ std::vector<Call> Link::TakeCalls() {
     return out;
 }
 
-bool Link::Answer(uint64_t id, const Status& status) {
+Link::Told Link::Answer(uint64_t id, const Status& status) {
     std::lock_guard lock(mutex_);
     const auto found = due_.find(id);
-    if (found == due_.end() || BootNow() >= found->second.deadline_ns) return false;
-    // From here on it is the thread's, which writes it before it looks at deadlines again.
-    answers_.emplace_back(found->second.session_id, status);
+    if (found == due_.end()) return Told::kGone;
+    Due due = std::move(found->second);
     due_.erase(found);
+    if (due.refused) return Told::kRefused;
+    const bool overdue = BootNow() >= due.deadline_ns;
+    counters_.overdue_calls += overdue;
+    // From here on it is the thread's, which writes it before it looks at deadlines again.
+    answers_.emplace_back(std::move(due), overdue ? Overdue() : status);
     Notify(woken_.get());
-    return true;
+    return overdue ? Told::kRefused : Told::kYes;
 }
 
 Link::State Link::state() const {
@@ -129,6 +137,7 @@ Status Link::Serve() {
         output += session.TakeOutput();
         status = WriteSome(fd->get(), &output);
         if (!status.ok()) break;
+        if (output.empty()) unwritten_.clear();
         if (!session.synchronized() && BootNow() >= handshake_deadline_ns) {
             status = absl::DeadlineExceededError("the runtime did not configure the plugin in time");
             break;
@@ -187,11 +196,12 @@ void Link::HandOn(Session& session) {
         if (call.kind == CallKind::kStop || call.kind == CallKind::kRemove) session.Answer(std::exchange(call.id, 0), absl::OkStatus());
         if (call.id != 0) {
             const uint64_t id = next_id_++;
-            due_[id] = {.session_id = call.id, .deadline_ns = now + patience_ns};
+            due_[id] = {.session_id = call.id, .deadline_ns = now + patience_ns, .container_id = call.container.id()};
             call.id = id;
         }
-        if (calls_.size() >= kMaxCalls && call.kind != CallKind::kSynchronized) {
+        if ((calls_.size() >= kMaxCalls || due_.size() > kMaxCalls) && call.kind != CallKind::kSynchronized) {
             ++counters_.dropped_calls;
+            if (call.id != 0 && due_.size() > kMaxCalls) session.Answer(due_.extract(call.id).mapped().session_id, Overdue());
             continue;
         }
         calls_.push_back(std::move(call));
@@ -200,12 +210,15 @@ void Link::HandOn(Session& session) {
 }
 
 void Link::TakeAnswers(Session& session) {
-    std::vector<std::pair<uint64_t, Status>> answers;
+    std::vector<std::pair<Due, Status>> answers;
     {
         std::lock_guard lock(mutex_);
         answers.swap(answers_);
     }
-    for (const auto& [id, status] : answers) session.Answer(id, status);
+    for (const auto& [due, status] : answers) {
+        session.Answer(due.session_id, status);
+        if (status.ok()) unwritten_.push_back(due.container_id);
+    }
 }
 
 void Link::RefuseOverdue(Session& session) {
@@ -213,24 +226,22 @@ void Link::RefuseOverdue(Session& session) {
     {
         std::lock_guard lock(mutex_);
         const uint64_t now = BootNow();
-        for (auto it = due_.begin(); it != due_.end();) {
-            if (it->second.deadline_ns > now) {
-                ++it;
-                continue;
-            }
-            overdue.push_back(it->second.session_id);
-            it = due_.erase(it);
+        for (auto& [id, due] : due_) {
+            if (due.refused || due.deadline_ns > now) continue;
+            overdue.push_back(due.session_id);
+            due.refused = true;  // kept until the agent is told
             ++counters_.overdue_calls;
         }
     }
-    for (const uint64_t id : overdue)
-        session.Answer(id, absl::FailedPreconditionError("the agent did not answer in time: refused rather than let through"));
+    for (const uint64_t id : overdue) session.Answer(id, Overdue());
 }
 
 int Link::WaitMs(uint64_t handshake_deadline_ns) const {
     std::lock_guard lock(mutex_);
     uint64_t next = handshake_deadline_ns == 0 ? UINT64_MAX : handshake_deadline_ns;
-    for (const auto& [id, due] : due_) next = std::min(next, due.deadline_ns);
+    for (const auto& [id, due] : due_) {
+        if (!due.refused) next = std::min(next, due.deadline_ns);
+    }
     if (next == UINT64_MAX) return -1;
     const uint64_t now = BootNow();
     return next <= now ? 0 : static_cast<int>(std::min<uint64_t>((next - now) / 1'000'000 + 1, 60'000));
@@ -242,8 +253,15 @@ void Link::End(Session& session, int fd, const Status& why, std::string* output)
     *output += session.TakeOutput();
     pollfd wait = {fd, POLLOUT, 0};
     if (!output->empty() && WriteSome(fd, output).ok() && !output->empty() && poll(&wait, 1, kLastWordsMs) == 1)
-        (void)WriteSome(fd, output);  // what does not go out now the runtime does without us, and Synchronize tells of it
+        (void)WriteSome(fd, output);  // what does not go out now the runtime does without us
+    if (output->empty()) unwritten_.clear();
     std::lock_guard lock(mutex_);
+    for (const std::string& container : std::exchange(unwritten_, {})) {
+        Call call{.kind = CallKind::kUnheard};
+        call.container.set_id(container);
+        calls_.push_back(std::move(call));
+        Notify(told_.get());
+    }
     counters_.session.Add(session.counters());
     current_ = {};
     ++(session.synchronized() ? counters_.lost_connections : counters_.failed_handshakes);

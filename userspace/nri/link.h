@@ -64,8 +64,12 @@ class Link {
     void Wake();
     // Also resets event_fd().
     std::vector<Call> TakeCalls();
-    // False: it was refused already for being overdue, or its connection is gone.
-    bool Answer(uint64_t id, const Status& status);
+    enum class Told {
+        kYes,      // it is on its way; should it not arrive, kUnheard tells
+        kRefused,  // it was refused already, for being overdue
+        kGone,     // with its connection: the runtime goes on without us
+    };
+    Told Answer(uint64_t id, const Status& status);
     State state() const;
     Counters counters() const;
 
@@ -73,6 +77,8 @@ class Link {
     struct Due {
         uint64_t session_id = 0;
         uint64_t deadline_ns = 0;
+        std::string container_id{};
+        bool refused = false;
     };
     explicit Link(Options options) : options_(std::move(options)) {}
     void Work();
@@ -96,7 +102,8 @@ class Link {
     mutable std::mutex mutex_;  // of what follows
     std::deque<Call> calls_;
     std::map<uint64_t, Due> due_;  // by the id that the agent knows
-    std::vector<std::pair<uint64_t, Status>> answers_;
+    std::vector<std::pair<Due, Status>> answers_;
+    std::vector<std::string> unwritten_;  // containers that were let go, in answers that are not written yet; of the thread
     uint64_t next_id_ = 1;
     State state_;
     Counters counters_;  // without the session that stands

@@ -86,13 +86,13 @@ TEST_F(LinkTest, TheAgentsWordGoesToTheRuntime) {
     runtime.Handshake();
     (void)Next(CallKind::kSynchronized);
     runtime.Send(CallBytes(5, "CreateContainer", ContainerOf("a")));
-    EXPECT_TRUE(link_->Answer(Next(CallKind::kCreate).id, absl::OkStatus()));
+    EXPECT_EQ(link_->Answer(Next(CallKind::kCreate).id, absl::OkStatus()), Link::Told::kYes);
     auto answer = runtime.Receive();
     ASSERT_TRUE(answer.has_value());
     EXPECT_EQ(answer->stream, 5u);
     EXPECT_EQ(answer->response().status().code(), 0);
     runtime.Send(CallBytes(7, "StartContainer", ContainerOf("a")));
-    EXPECT_TRUE(link_->Answer(Next(CallKind::kStart).id, absl::FailedPreconditionError("not bound")));
+    EXPECT_EQ(link_->Answer(Next(CallKind::kStart).id, absl::FailedPreconditionError("not bound")), Link::Told::kYes);
     answer = runtime.Receive();
     ASSERT_TRUE(answer.has_value());
     EXPECT_EQ(answer->response().status().code(), 9);
@@ -126,7 +126,7 @@ TEST_F(LinkTest, WithoutAWordFromTheAgentItIsRefusedInTime) {
     EXPECT_EQ(answer->response().status().code(), 9);
     EXPECT_THAT(answer->response().status().message(), HasSubstr("in time"));
     EXPECT_GE(waited, 190'000'000u);
-    EXPECT_FALSE(link_->Answer(call.id, absl::OkStatus())) << "it is told that its word came too late";
+    EXPECT_EQ(link_->Answer(call.id, absl::OkStatus()), Link::Told::kRefused) << "it is told that its word came too late";
     EXPECT_EQ(link_->counters().overdue_calls, 1u);
     EXPECT_FALSE(runtime.Receive(50).has_value()) << "one answer to one request";
 }
@@ -155,7 +155,7 @@ TEST_F(LinkTest, ConnectsAgainAndIsToldOfWhatRuns) {
     const Call call = Next(CallKind::kStart);
     runtime.Away();
     ASSERT_TRUE(Until([&] { return !link_->state().up; }));
-    EXPECT_FALSE(link_->Answer(call.id, absl::OkStatus())) << "there is nobody to tell";
+    EXPECT_EQ(link_->Answer(call.id, absl::OkStatus()), Link::Told::kGone) << "there is nobody to tell";
     runtime.Listen();
     SynchronizeRequest running;
     running.add_containers()->set_id("a");
@@ -164,6 +164,21 @@ TEST_F(LinkTest, ConnectsAgainAndIsToldOfWhatRuns) {
     ASSERT_TRUE(Until([&] { return link_->state().up; }));
     EXPECT_EQ(link_->counters().connections, 2u);
     EXPECT_EQ(link_->counters().lost_connections, 1u);
+}
+
+// The runtime has dropped us while we were at it, and started the container.
+TEST_F(LinkTest, AnAnswerThatDoesNotArriveIsTold) {
+    FakeRuntime runtime(dir_ + "/nri.sock");
+    Start(Options());
+    runtime.Handshake();
+    (void)Next(CallKind::kSynchronized);
+    runtime.Send(CallBytes(5, "StartContainer", ContainerOf("a")));
+    const Call call = Next(CallKind::kStart);
+    runtime.Drop();
+    // Either it is known by now that nobody is there, or the answer finds nobody.
+    if (link_->Answer(call.id, absl::OkStatus()) != Link::Told::kGone) {
+        EXPECT_EQ(Next(CallKind::kUnheard).container.id(), "a");
+    }
 }
 
 TEST_F(LinkTest, BytesOfSomethingElseRefuseWhatWaitsBeforeTheEnd) {
@@ -220,7 +235,7 @@ TEST_F(LinkTest, ManyAtOnceInAnyOrder) {
     for (uint32_t i = 0; i < kMany; ++i) calls.push_back(Next(CallKind::kCreate));
     for (uint32_t i = kMany; i-- > 0;) {
         const Status word = i % 3 == 0 ? Status(absl::FailedPreconditionError(calls[i].container.id())) : absl::OkStatus();
-        EXPECT_TRUE(link_->Answer(calls[i].id, word));
+        EXPECT_EQ(link_->Answer(calls[i].id, word), Link::Told::kYes);
     }
     for (uint32_t seen = 0; seen < kMany; ++seen) {
         const auto answer = runtime.Receive();

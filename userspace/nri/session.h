@@ -34,6 +34,7 @@ enum class CallKind : uint8_t {
     kStart,
     kStop,    // it has ended, or will; an error changes nothing
     kRemove,  // likewise
+    kUnheard,  // of Link: what was answered for this container did not reach the runtime, which went on without us; wants no answer
 };
 struct Call {
     CallKind kind = CallKind::kStop;
