@@ -52,6 +52,7 @@ Agent::Agent(Options options)
 // The stub's thread publishes through the hub, the hub's calls back into the registry, the killer's use evidence of
 // runs: they end in this order, and first.
 Agent::~Agent() {
+    nri_.reset();
     EndSpare();
     if (dns_ != nullptr) dns_->StopAnswers();
     if (rules_ != nullptr) rules_->Stop();
@@ -117,6 +118,12 @@ Status Agent::Init() {
     if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
 
     SK_RETURN_IF_ERROR(AdoptAll());
+    // Not before pods carry our programs: theirs stand on cgroups of their own.
+    if (keep_earlier_) {
+        LogError("programs of an earlier agent stay beside ours: a pod could not be given its own");
+    } else {
+        SK_RETURN_IF_ERROR(sensor_.RemoveEarlierSets());
+    }
     SK_RETURN_IF_ERROR(StartEvidence());
     StartStore();
     if (store_ != nullptr) store_watch_ = std::make_unique<StoreWatch>(*store_);
@@ -131,6 +138,7 @@ Status Agent::Init() {
     SK_RETURN_IF_ERROR(loop_->Watch(signals_.get(), EPOLLIN, [this](uint32_t) { loop_->Stop(); }));
     SK_RETURN_IF_ERROR(
         loop_->Watch(options_.helper->channel().fd(), EPOLLIN, [this](uint32_t) { OnHelper(); }));
+    SK_RETURN_IF_ERROR(StartPods());
     loop_->Every(kTickMs, [this] { OnTick(); });
     idle_since_ns_ = BootNow();
     if (!access_.warning().empty()) LogWarning(access_.warning());
@@ -382,6 +390,7 @@ void Agent::OnTick() {
     OnHub();
     EndHold();
     EndOrphans();
+    WatchPods();
     WatchCondemned();
     KillHeldBack();
     WatchLeftOut();

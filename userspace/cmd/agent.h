@@ -10,6 +10,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@
 #include "userspace/cmd/evidence_keeper.h"
 #include "userspace/cmd/event_loop.h"
 #include "userspace/cmd/helper.h"
+#include "userspace/cmd/pods.h"
 #include "userspace/cmd/rule_engine.h"
 #include "userspace/cmd/run_policy.h"
 #include "userspace/cmd/sandbox_dns.h"
@@ -39,6 +41,7 @@
 #include "userspace/launch/native.h"
 #include "userspace/launch/seccomp.h"
 #include "userspace/metrics/publisher.h"
+#include "userspace/nri/link.h"
 #include "userspace/policy/compile.h"
 #include "userspace/respond/breaker.h"
 #include "userspace/respond/gate.h"
@@ -136,6 +139,11 @@ class Agent {
         std::optional<v1::Action> kill_action;  // told with its latency once the sandbox is empty
         uint64_t kill_event_ns = 0;             // boot time of the event that it is for
         api::RunResult result;
+        // Of a pod's container: the runtime built it, and nothing of ours keeps it.
+        bool pod = false;
+        std::string container_id;  // the runtime's
+        uint64_t cgroup_id = 0;  // that the network programs are attached to
+        Fd cgroup_events;        // says when it is empty
     };
 
     // A sandbox without a command, made ahead for the next run that it fits. It is in no list and in no count.
@@ -179,6 +187,8 @@ class Agent {
     void HandleShim(Run& run, api::Packet packet);
     void OnCreated(Run& run, api::Packet packet);
     Status BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd);
+    Status BindCgroup(Run& run, sandbox::Sandbox& sandbox, int pidfd, bool closed);
+    Status EndBinding(sandbox::Sandbox& sandbox);
     SandboxDns::Sandbox DnsOf(const Run& run, const std::string& address, api::Packet& packet);
     void OnReleased(Run& run, const api::ShimReleased& released);
     void WatchControl(Run& run);
@@ -283,6 +293,29 @@ class Agent {
     void AdoptHello(int fd, api::Packet packet);
     void EndOrphans();
 
+    // agent_pods.cc
+    Status StartPods();
+    void OnNri();
+    void OnNriCall(const nri::Call& call);
+    Status CreatePod(const nri::PodSandbox& pod, const nri::Container& container);
+    Status StartPod(const nri::PodSandbox& pod, const nri::Container& container);
+    void OnSynchronized(const nri::Call& call);
+    void SynchronizeOne(const nri::PodSandbox& pod, const nri::Container& container);
+    void BindUnprotected();
+    StatusOr<PodEntry> PlanPod(const nri::PodSandbox& pod, const nri::Container& container);
+    Status BindPod(PodEntry& entry, bool unprotected);
+    Status BindPodRun(Run& run, sandbox::Sandbox& sandbox, const PodEntry& entry);
+    Status BindPodDns(Run& run, const sandbox::Sandbox& sandbox);
+    void OnUnheard(const std::string& container_id);
+    void TellUnprotected(Run& run, sandbox::Sandbox& sandbox);
+    Status AdoptPod(Run& run, sandbox::Sandbox& sandbox, const sandbox::StoredSandbox& stored, uint64_t cgroup_id);
+    Status WatchPod(Run& run);
+    void OnPodCgroup(const std::string& id);
+    void OnPodEmpty(Run& run);
+    void OnPodStopped(const nri::Container& container);
+    void WatchPods();
+    void ForgetPod(Run& run);
+
     // agent_query.cc
     api::SandboxRow Row(sandbox::Sandbox& sandbox, size_t max_command_bytes);
     void AnswerPs(int fd, const std::string& after);
@@ -336,6 +369,12 @@ class Agent {
     std::map<std::string, std::unique_ptr<Run>> runs_;
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
     std::map<std::tuple<uint64_t, std::string, bool>, launch::SeccompProgram> seccomp_;
+    std::unique_ptr<nri::Link> nri_;         // null = the agent is no plugin
+    std::map<std::string, PodEntry> pods_;  // by the runtime's id of the container; at most kMaxPods
+    std::deque<PodEntry> unprotected_;      // started without us, and still to be bound
+    PodCounts pod_counts_;
+    bool nri_up_ = false;        // when it was last looked at
+    bool keep_earlier_ = false;  // an earlier agent's programs are all that some pod has
     std::unique_ptr<Spare> spare_;
     bool spare_wanted_ =
         false;      // a run has started: at the next tick, and not in the way of its own first steps

@@ -399,7 +399,7 @@ void Agent::LetClientGo(Run& run) {
 
 void Agent::Remove(Run& run) {
     const std::string id = run.id;
-    const bool abandoned = !run.control.ok() && run.cgroup.ok();
+    const bool abandoned = !run.control.ok() && run.cgroup.ok() && !run.pod;
     if (run.control.ok()) loop_->Forget(run.control.fd());
     if (sandbox::Sandbox* sandbox = registry_.Find(id)) {
         hub_->path().Forget(id, sandbox->slot, sandbox->generation);
@@ -413,6 +413,7 @@ void Agent::Remove(Run& run) {
         }
         Unbind(*sandbox);
     }
+    if (run.pod) ForgetPod(run);
     LetClientGo(run);
     if (const Status status = files_->Remove(id); !status.ok()) LogWarning(id, ": ", status.message());
     runs_.erase(id);

@@ -58,6 +58,7 @@ void Agent::PublishMetrics() {
     CountPath(hub_->path().counters(), families.get());
     if (rules_ != nullptr) CountDetect(rules_->counters(), counts_, rules_broken_, families.get());
     CountDns(dns_->counters(), families.get());
+    if (nri_ != nullptr) CountPods(pod_counts_, nri_->state().up, nri_->counters(), families.get());
     if (store_watch_ != nullptr) {
         const auto seen = store_watch_->latest();
         CountStore(seen->counters, seen->health.ok() && !Hangs(*seen), options_.config.events.spool_max_bytes,
@@ -82,7 +83,8 @@ void Agent::CountSandboxes(metrics::Families* out) {
     }
     for (const char* condition : {"Adopted", "Degraded/BreakerOpen", "Degraded/CallsUnjudged",
                                   "Degraded/NoLandlock", "Degraded/NotAdoptable", "Degraded/RulesBehind",
-                                  "Degraded/RulesBroken", "Denied", "Frozen", "Isolated"}) {
+                                  "Degraded/RulesBroken", "Denied", "Frozen", "Isolated", "Degraded/AmbiguousPolicy", "Degraded/PolicyBroken",
+                                  "Degraded/PolicyNotAllowed", "Degraded/PolicyNotFound", "Degraded/UnprotectedStart"}) {
         out->Gauge("stockade_sandbox_conditions", "Sandboxes of which this holds now.",
                    static_cast<double>(degraded[condition]), {{"condition", condition}});
     }
@@ -221,6 +223,10 @@ std::vector<Condition> Agent::AgentConditions() const {
                            "kills are held back: more than kills_per_minute under one policy"}
         : accept_paused_ns_ != 0 ? Condition{"Degraded", true, "OutOfDescriptors", "clients have to wait"}
                                  : Condition{"Degraded", false, "AsIntended", ""});
+    if (nri_ != nullptr) {
+        const nri::Link::State state = nri_->state();
+        out.push_back({"PodsGuarded", state.up, state.up ? "Connected" : "NoRuntime", state.up ? state.runtime : state.trouble});
+    }
     if (store_watch_ == nullptr) {
         out.push_back({"EventsStored", false, "NotConfigured", "there is no `events:` in the configuration"});
         return out;

@@ -224,6 +224,11 @@ void Agent::KillOnRequest(int fd, const api::Kill& kill) {
     ++counts_.kills_request;
     LogInfo(run->id, ": killed on request of uid ", connections_[fd]->uid);
     if (run->control.ok()) (void)run->control.Send(told);
+    if (run->pod) {
+        run->end.set_end("killed");
+        run->end.set_reason(told.shim_kill().reason());
+        run->end.set_exit_code(137);
+    }
     StartKill(*run, true);
 }
 

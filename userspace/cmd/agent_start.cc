@@ -351,18 +351,26 @@ SandboxDns::Sandbox Agent::DnsOf(const Run& run, const std::string& address, api
 // before the sandbox's first instruction.
 Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     SK_ASSIGN_OR_RETURN(run.cgroup, Fd::OpenAt(options_.home.dir, run.id, O_RDONLY | O_DIRECTORY));
+    SK_RETURN_IF_ERROR(BindCgroup(run, sandbox, pidfd, true));
+    SK_RETURN_IF_ERROR(sensor_.Label({.slot = sandbox.slot, .generation = sandbox.generation}, pidfd));
+    return EndBinding(sandbox);
+}
+
+// `closed`: whoever comes in later is none of its own (kernel::Sensor::Binding).
+Status Agent::BindCgroup(Run& run, sandbox::Sandbox& sandbox, int pidfd, bool closed) {
     SK_ASSIGN_OR_RETURN(const Fd root,
                         Fd::Open(absl::StrCat("/proc/", sandbox.init_pid, "/root"), O_PATH | O_DIRECTORY));
     SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(run.policy, {.root_fd = root.get()}));
     SK_ASSIGN_OR_RETURN(sandbox.policy_index, sensor_.PublishPolicy(compiled->cells));
     auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
     info->policies = {{.id = compiled->id, .name = compiled->name, .hash = compiled->hash_hex}};
-    info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
+    info->coverage = run.pod ? PodCoverage(sensor_.backend(), sensor_.missing())
+                             : AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
     registry_.ReplaceInfo(sandbox, info);
     const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot({.cgroup_fd = run.cgroup.get(),
                                                             .root_pidfd = pidfd,
                                                             .policy_index = sandbox.policy_index,
-                                                            .closed = true});
+                                                            .closed = closed});
     if (!ref.ok()) {
         DropPolicy(sandbox.policy_index);
         return ref.status();
@@ -370,8 +378,11 @@ Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     registry_.Bind(sandbox, ref->slot, ref->generation);
     hub_->path().Track(ref->slot, ref->generation, 1);
     PublishStep(sandbox, model::LIFECYCLE_BOUND);
-    SK_RETURN_IF_ERROR(sensor_.Label(*ref, pidfd));
-    SK_ASSIGN_OR_RETURN(const sk_state state, sensor_.ReadState(*ref));
+    return absl::OkStatus();
+}
+
+Status Agent::EndBinding(sandbox::Sandbox& sandbox) {
+    SK_ASSIGN_OR_RETURN(const sk_state state, sensor_.ReadState({.slot = sandbox.slot, .generation = sandbox.generation}));
     if (state.condemned_ns != 0) return absl::AbortedError("the sandbox was condemned before its start");
     return registry_.Move(sandbox, model::SandboxState::kStarting);
 }
@@ -411,6 +422,11 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
     stored.set_landlock(run.landlock.files);
     stored.set_landlock_directories(run.landlock.directories);
     if (!run.dns.upstreams().empty()) *stored.mutable_dns() = run.dns;
+    if (run.pod) {
+        stored.mutable_pod()->set_container_id(run.container_id);
+        stored.mutable_pod()->set_init_pid(sandbox.init_pid);
+        for (const std::string& condition : sandbox.conditions) stored.mutable_pod()->add_conditions(condition);
+    }
     for (const std::string& arg : sandbox.argv) stored.add_argv(arg);
     stored.set_created_boot_ns(sandbox.times.created_ns);
     stored.set_attested_boot_ns(sandbox.times.attested_ns);
