@@ -23,7 +23,12 @@ TOOLS = {
     'etcd': (['go.etcd.io/etcd/server/v3'], ''),
     'kube-apiserver': (['k8s.io/kubernetes/cmd/kube-apiserver', 'k8s.io/kubernetes/cmd/kubectl'],
                        f' -X {VERSION}Version=v1.35.4 -X {VERSION}Major=1 -X {VERSION}Minor=35'),
+    'containerd': ([f'github.com/containerd/containerd/v2/cmd/{name}' for name in ('containerd', 'containerd-shim-runc-v2', 'ctr')] +
+                   ['sigs.k8s.io/cri-tools/cmd/crictl', 'github.com/opencontainers/runc'],
+                   ' -X github.com/containerd/containerd/v2/version.Version=v2.4.2'),
 }
+# Of containerd: snapshotters of file systems that the tests have not. Of runc: without it each pod with a seccomp profile would fail.
+TAGS = {'containerd': 'no_btrfs,no_devmapper,no_zfs,seccomp'}
 # promtool is 1,356 packages of Go, and Debian has it; but its package starts a server, so it is unpacked and not installed.
 DEBIAN = {'prometheus': 'usr/bin/promtool'}
 # Program -> (module, file name that `go install` gives it, or Debian)
@@ -33,6 +38,7 @@ PROGRAMS = {
     'kube-apiserver': ('kube-apiserver', 'kube-apiserver'),
     'promtool': ('prometheus', 'promtool'),
     'kubectl': ('kube-apiserver', 'kubectl'),
+    **{name: ('containerd', name) for name in ('containerd', 'containerd-shim-runc-v2', 'ctr', 'crictl', 'runc')},
 }
 
 
@@ -75,7 +81,7 @@ def find_go():
 def install(go, module, packages, flags, target):
     """go install with a word every PROGRESS_S seconds: -v names each package as it is compiled."""
     environment = {**os.environ, 'GOBIN': target, 'GOFLAGS': '-buildvcs=false -mod=readonly -p=' + os.environ.get('JOBS', str(os.cpu_count()))}
-    command = ['nice', '-n', '19', go, 'install', '-v', '-trimpath', '-ldflags', '-s -w' + flags] + packages
+    command = ['nice', '-n', '19', go, 'install', '-v', '-trimpath', '-tags', TAGS.get(module, ''), '-ldflags', '-s -w' + flags] + packages
     start, told, compiled, last = time.monotonic(), time.monotonic(), 0, []
     with subprocess.Popen(command, cwd=os.path.join(HERE, 'tools', module), env=environment, stdin=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True) as process:
