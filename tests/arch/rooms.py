@@ -40,6 +40,8 @@ ROOMS = {
                            'bpf/wire', 'exporters/exporter.h'},
     # What a tool may be asked to do, and what may come back. policy: the bounded YAML reader and the patterns of paths.
     'userspace/contract': {'userspace/base', 'userspace/model', 'userspace/policy'},
+    # What objects of a cluster say, read by the same bounded reader of YAML; no agent, no kernel.
+    'userspace/k8s': {'userspace/base', 'userspace/policy'},
     'userspace/timeline': {'userspace/base', 'userspace/model'},
     'userspace/cmd': {'*'},
     'exporters': {'userspace/base', 'userspace/model'},

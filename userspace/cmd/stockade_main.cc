@@ -13,6 +13,7 @@
 #include "userspace/cmd/dns_command.h"
 #include "userspace/cmd/doctor_command.h"
 #include "userspace/cmd/gc_command.h"
+#include "userspace/cmd/k8s_command.h"
 #include "userspace/cmd/policy_command.h"
 #include "userspace/cmd/query_commands.h"
 #include "userspace/cmd/record_command.h"
@@ -61,6 +62,7 @@ void AddOtherCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     AddRulesCommand(app, client, exit_code);
     AddDnsCommand(app, exit_code);
     AddDoctorCommand(app, client, exit_code);
+    AddK8sCommand(app, exit_code);
     AddTimelineCommand(app, exit_code);
     AddVerifyCommand(app, exit_code);
     AddCompletionCommand(app, exit_code);
