@@ -25,6 +25,12 @@ execute_process(COMMAND ${PROJECT_SOURCE_DIR}/cmake/librdkafka --where OUTPUT_VA
 if(NOT EXISTS ${rdkafka}/lib/librdkafka.a)
     message(FATAL_ERROR "librdkafka is not built yet: run ./dev setup")
 endif()
+# JSON: results of tools and lists of tools. The headers of the schema validator are unpacked by `./dev setup`: cmake/valijson says why.
+find_package(nlohmann_json REQUIRED)
+execute_process(COMMAND ${PROJECT_SOURCE_DIR}/cmake/valijson --where OUTPUT_VARIABLE valijson OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT EXISTS ${valijson}/valijson/validator.hpp)
+    message(FATAL_ERROR "valijson is not there yet: run ./dev setup")
+endif()
 # Debian has these as shared libraries alone: the agent links them, and nothing that has to start fast.
 pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET GLOBAL prometheus-cpp-pull)
 # Tests only: a second reader of DNS messages.
@@ -70,6 +76,11 @@ stockade_alias(re2 PkgConfig::re2)
 stockade_alias(rdkafka ${rdkafka}/lib/librdkafka.a OpenSSL::SSL OpenSSL::Crypto PkgConfig::zstd PkgConfig::lz4 PkgConfig::zlib Threads::Threads)
 target_include_directories(dep_rdkafka SYSTEM INTERFACE ${rdkafka}/include)
 stockade_alias(curl PkgConfig::curl)
+stockade_alias(json nlohmann_json::nlohmann_json)
+stockade_alias(valijson nlohmann_json::nlohmann_json)
+target_include_directories(dep_valijson SYSTEM INTERFACE ${valijson})
+# Without it the library ends the process where it could throw.
+target_compile_definitions(dep_valijson INTERFACE VALIJSON_USE_EXCEPTIONS=1)
 stockade_alias(prometheus PkgConfig::prometheus)
 stockade_alias(hyperscan PkgConfig::hyperscan)
 stockade_alias(yaml yaml-cpp)

@@ -33,6 +33,7 @@ Status RunEvents(const Settings& settings, std::vector<Figure>* figures);
 Status RunDns(const Settings& settings, std::vector<Figure>* figures);
 Status RunPrograms(const Settings& settings, std::vector<Figure>* figures);
 Status RunStart(const Settings& settings, std::vector<Figure>* figures);
+Status RunLifecycle(const Settings& settings, std::vector<Figure>* figures);
 Status RunKill(const Settings& settings, std::vector<Figure>* figures);
 
 }  // namespace stockade::bench

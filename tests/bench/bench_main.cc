@@ -29,6 +29,7 @@ constexpr Bench kBenches[] = {
     {"ring", "records read and decoded in a second without loss", RunRing},
     {"events", "events a second from the kernel to JSON lines and to Kafka without loss, CPU, latency, memory; auditd beside it", RunEvents},
     {"run", "start and end of stockade run, beside bwrap and runc", RunStart},
+    {"lifecycle", "start and end of stockade run with evidence on disk, beside those without", RunLifecycle},
     {"kill", "violation to empty sandbox, of 1, 100 and 400 sleeping processes", RunKill},
 };
 

@@ -42,7 +42,7 @@ std::map<std::string, uint64_t> TimesOf(absl::string_view json) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Session>> Session::Open(const Settings& settings) {
+StatusOr<std::unique_ptr<Session>> Session::Open(const Settings& settings, bool evidence) {
     std::unique_ptr<Session> session(new Session());
     session->stockade_ = settings.bin_dir + "/stockade";
     for (const char* name : {"/stockade", "/stockaded"}) {
@@ -50,7 +50,8 @@ StatusOr<std::unique_ptr<Session>> Session::Open(const Settings& settings) {
         if (access(path.c_str(), X_OK) != 0) return ErrnoStatus(errno, absl::StrCat("use ", path));
     }
     SK_ASSIGN_OR_RETURN(session->stage_, Stage::Create(settings.step));
-    session->tag_ = absl::StrCat("stockade_bench_", getpid());
+    static int number = 0;
+    session->tag_ = absl::StrCat("stockade_bench_", getpid(), "_", ++number);
     const std::string& dir = session->stage_->dir();
     const char* backend = settings.backend == kernel::Backend::kLsm      ? "lsm"
                           : settings.backend == kernel::Backend::kSignal ? "signal"
@@ -59,7 +60,8 @@ StatusOr<std::unique_ptr<Session>> Session::Open(const Settings& settings) {
     SK_RETURN_IF_ERROR(Write(
         dir + "/config.yaml",
         absl::StrCat("runtime_dir: ", dir, "/run\nstate_dir: ", dir, "/state\npin_dir: /sys/fs/bpf/", session->tag_, "\ncgroup_name: ",
-                     session->tag_, "\npolicy_dirs: []\nbackend: ", backend, "\nkills_per_minute: 0\n")));
+                     session->tag_, "\npolicy_dirs: []\nbackend: ", backend, "\nkills_per_minute: 0\n",
+                     evidence ? absl::StrCat("evidence:\n  dir: ", dir, "/evidence\n") : "")));
     // /usr/bin/true may be read: an execve that Landlock refuses is not one to kill for.
     SK_RETURN_IF_ERROR(
         Write(dir + "/policy.yaml",

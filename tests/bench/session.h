@@ -14,7 +14,8 @@ namespace stockade::bench {
 
 class Session {
   public:
-    static StatusOr<std::unique_ptr<Session>> Open(const Settings& settings);
+    // `evidence`: a folder is kept of each run.
+    static StatusOr<std::unique_ptr<Session>> Open(const Settings& settings, bool evidence = false);
     // Ends the agent and removes what it left.
     ~Session();
     Session(const Session&) = delete;

@@ -42,7 +42,8 @@ StatusOr<std::unique_ptr<Stage>> Stage::Create(const std::string& step) {
     SK_ASSIGN_OR_RETURN(const kernel::ProbeReport report, kernel::Probe({.canaries = false}));
     if (report.cgroup2_mount.empty()) return absl::FailedPreconditionError("no cgroup v2 is mounted");
     stage->mount_ = report.cgroup2_mount;
-    std::string cgroup = absl::StrCat(stage->mount_, "/sk_bench_", getpid());
+    static int number = 0;
+    std::string cgroup = absl::StrCat(stage->mount_, "/sk_bench_", getpid(), "_", ++number);
     SK_RETURN_IF_ERROR(MakeDirectory(cgroup));
     stage->cgroup_ = std::move(cgroup);
     SK_RETURN_IF_ERROR(MakeDirectory(stage->base_cgroup()));

@@ -26,10 +26,11 @@ HOST = '127.0.0.1'
 Answer = namedtuple('Answer', 'status message body')
 NAMESPACED = {'Pod', 'Job', 'CronJob', 'Deployment', 'ReplicaSet', 'ReplicationController', 'StatefulSet', 'DaemonSet', 'ConfigMap', 'Binding',
               'Service', 'ServiceAccount', 'ResourceQuota', 'LimitRange', 'PolicyException', 'Role', 'NetworkPolicy',
-              'CiliumNetworkPolicy'}
+              'CiliumNetworkPolicy', 'SandboxPolicy', 'ServiceMonitor', 'PrometheusRule', 'PodDisruptionBudget', 'RoleBinding'}
 PLURALS = {'RuntimeClass': 'runtimeclasses', 'ValidatingAdmissionPolicy': 'validatingadmissionpolicies',
            'ValidatingPolicy': 'validatingpolicies', 'GeneratingPolicy': 'generatingpolicies', 'DeletingPolicy': 'deletingpolicies',
-           'NetworkPolicy': 'networkpolicies', 'CiliumNetworkPolicy': 'ciliumnetworkpolicies'}
+           'NetworkPolicy': 'networkpolicies', 'CiliumNetworkPolicy': 'ciliumnetworkpolicies',
+           'SandboxPolicy': 'sandboxpolicies', 'ClusterSandboxPolicy': 'clustersandboxpolicies'}
 AUDIT = {'apiVersion': 'audit.k8s.io/v1', 'kind': 'Policy', 'omitStages': ['RequestReceived'], 'rules': [{'level': 'Metadata'}]}
 
 
@@ -135,8 +136,8 @@ class Server:
                 raise TimeoutError(f'not within {deadline_s} s: {what}')
             time.sleep(0.05)
 
-    def call(self, method, path, body=None, group=None, content='application/json'):
-        headers = {'Content-Type': content, 'Accept': 'application/json'}
+    def call(self, method, path, body=None, group=None, content='application/json', accept='application/json'):
+        headers = {'Content-Type': content, 'Accept': accept}
         if group:
             # An ordinary user who may do all of it, in the given group and no other: RBAC is not what is tested.
             headers.update({'Impersonate-User': f'user-of-{group}', 'Impersonate-Group': group})
@@ -159,6 +160,10 @@ class Server:
 
     def get(self, resource):
         return self.call('GET', path_of(resource, resource['metadata']['name'])).body
+
+    def table(self, path):
+        """What kubectl shows of a list: columns and rows."""
+        return self.must(self.call('GET', path, accept='application/json;as=Table;v=v1;g=meta.k8s.io')).body
 
     def patch(self, resource, change, group=None, subresource=None, dry_run=False):
         path = path_of(resource, resource['metadata']['name'], subresource) + ('?dryRun=All' if dry_run else '')

@@ -20,9 +20,22 @@ VERSION = 'k8s.io/component-base/version.git'
 # Module -> (packages, more linker flags). The API server refuses clients of no version, so it is told its own.
 TOOLS = {
     'kyverno': (['github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno'], ''),
+    'helm': (['helm.sh/helm/v4/cmd/helm'], ''),
     'etcd': (['go.etcd.io/etcd/server/v3'], ''),
     'kube-apiserver': (['k8s.io/kubernetes/cmd/kube-apiserver', 'k8s.io/kubernetes/cmd/kubectl'],
                        f' -X {VERSION}Version=v1.35.4 -X {VERSION}Major=1 -X {VERSION}Minor=35'),
+    'containerd': ([f'github.com/containerd/containerd/v2/cmd/{name}' for name in ('containerd', 'containerd-shim-runc-v2', 'ctr')] +
+                   ['sigs.k8s.io/cri-tools/cmd/crictl', 'github.com/opencontainers/runc'],
+                   ' -X github.com/containerd/containerd/v2/version.Version=v2.4.2'),
+}
+# Of containerd: snapshotters of file systems that the tests have not. Of runc: without it each pod with a seccomp profile would fail.
+TAGS = {'containerd': 'no_btrfs,no_devmapper,no_zfs,seccomp'}
+# Module -> (folder of its go.mod, where its CRDs are from, and their folder there). Those of Kyverno can be had without building it.
+KYVERNO_CRDS = ('kyverno', 'github.com/kyverno/kyverno', 'config/crds/policies.kyverno.io')
+CRDS = {
+    'kyverno': KYVERNO_CRDS,
+    'kyverno-crds': KYVERNO_CRDS,
+    'prometheus-operator': ('prometheus-operator', 'github.com/prometheus-operator/prometheus-operator', 'example/prometheus-operator-crd'),
 }
 # promtool is 1,356 packages of Go, and Debian has it; but its package starts a server, so it is unpacked and not installed.
 DEBIAN = {'prometheus': 'usr/bin/promtool'}
@@ -33,6 +46,8 @@ PROGRAMS = {
     'kube-apiserver': ('kube-apiserver', 'kube-apiserver'),
     'promtool': ('prometheus', 'promtool'),
     'kubectl': ('kube-apiserver', 'kubectl'),
+    **{name: ('containerd', name) for name in ('containerd', 'containerd-shim-runc-v2', 'ctr', 'crictl', 'runc')},
+    'helm': ('helm', 'helm'),
 }
 
 
@@ -47,7 +62,7 @@ def module_dir(module):
         return os.path.join(cache_dir(), f'{module}-debian')
     key = hashlib.sha256()
     for name in ('go.mod', 'go.sum'):
-        with open(os.path.join(HERE, 'tools', module, name), 'rb') as file:
+        with open(os.path.join(HERE, 'tools', CRDS.get(module, [module])[0], name), 'rb') as file:
             key.update(file.read())
     return os.path.join(cache_dir(), f'{module}-{key.hexdigest()[:16]}')
 
@@ -75,7 +90,7 @@ def find_go():
 def install(go, module, packages, flags, target):
     """go install with a word every PROGRESS_S seconds: -v names each package as it is compiled."""
     environment = {**os.environ, 'GOBIN': target, 'GOFLAGS': '-buildvcs=false -mod=readonly -p=' + os.environ.get('JOBS', str(os.cpu_count()))}
-    command = ['nice', '-n', '19', go, 'install', '-v', '-trimpath', '-ldflags', '-s -w' + flags] + packages
+    command = ['nice', '-n', '19', go, 'install', '-v', '-trimpath', '-tags', TAGS.get(module, ''), '-ldflags', '-s -w' + flags] + packages
     start, told, compiled, last = time.monotonic(), time.monotonic(), 0, []
     with subprocess.Popen(command, cwd=os.path.join(HERE, 'tools', module), env=environment, stdin=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True) as process:
@@ -90,11 +105,14 @@ def install(go, module, packages, flags, target):
     say(f'{module}: built in {time.monotonic() - start:.0f} s')
 
 
-def copy_crds(go, target):
-    """Kyverno's own kinds, for the API server to check policies by."""
-    where = subprocess.run([go, 'list', '-m', '-f', '{{.Dir}}', 'github.com/kyverno/kyverno'], cwd=os.path.join(HERE, 'tools', 'kyverno'),
-                           check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    shutil.copytree(os.path.join(where, 'config', 'crds', 'policies.kyverno.io'), os.path.join(target, 'crds'))
+def copy_crds(go, module, target):
+    """Kinds of others, for the API server to check objects by. A module that is there for them alone is fetched, and go.sum checks it."""
+    folder_of_module, source, folder = CRDS[module]
+    here = os.path.join(HERE, 'tools', folder_of_module)
+    if module not in TOOLS:
+        subprocess.run([go, 'mod', 'download', source], cwd=here, check=True, env={**os.environ, 'GOFLAGS': '-mod=readonly'})
+    where = subprocess.run([go, 'list', '-m', '-f', '{{.Dir}}', source], cwd=here, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    shutil.copytree(os.path.join(where, folder), os.path.join(target, 'crds'))
 
 
 def unpack(package, program, target):
@@ -118,17 +136,18 @@ def build(module):
         say(f'fetching {module} from Debian')
         unpack(module, DEBIAN[module], target)
         return
-    packages, flags = TOOLS[module]
-    say(f'building {module} for the tests (some minutes; kept in {target})')
+    packages, flags = TOOLS.get(module, ([], ''))
+    say(f'building {module} for the tests (some minutes; kept in {target})' if packages else f'fetching {module}')
     # Published by one rename: a build that was cut short leaves nothing that looks finished.
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix='new.') as scratch:
         binaries = os.path.join(scratch, 'bin')
-        install(find_go(), module, packages, flags, binaries)
-        if module == 'kyverno':
-            copy_crds(find_go(), binaries)
+        if packages:
+            install(find_go(), module, packages, flags, binaries)
+        if module in CRDS:
+            copy_crds(find_go(), module, binaries)
         os.rename(binaries, target)
 
 
 if __name__ == '__main__':
-    for wanted in sys.argv[1:] or [*TOOLS, *DEBIAN]:
+    for wanted in sys.argv[1:] or {**TOOLS, **CRDS, **DEBIAN}:
         build(wanted)

@@ -1,5 +1,6 @@
 #include "userspace/base/sha256.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -91,24 +92,33 @@ BlockFn BestBlock() {
 BlockFn BestBlock() { return Block; }
 #endif
 
-std::array<uint8_t, 32> Digest(absl::string_view bytes, BlockFn block) {
-    // First 32 bits of the fractional parts of the square roots of the first 8 primes.
-    std::array<uint32_t, 8> state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-    size_t left = bytes.size();
-    for (; left >= 64; left -= 64, data += 64) block(state, data);
-    // The rest, a one bit, zeros, and the length in bits: one block or two.
+// First 32 bits of the fractional parts of the square roots of the first 8 primes.
+constexpr std::array<uint32_t, 8> kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                            0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+
+// The last `left` bytes of `bytes` in all: with a one bit, zeros, and the length in bits they are one block or two.
+std::array<uint8_t, 32> End(std::array<uint32_t, 8>& state, const uint8_t* data, size_t left, uint64_t bytes, BlockFn block) {
     uint8_t tail[128] = {};
     if (left > 0) std::memcpy(tail, data, left);
     tail[left] = 0x80;
     const size_t tail_bytes = left < 56 ? 64 : 128;
-    const uint64_t bits = static_cast<uint64_t>(bytes.size()) * 8;
-    for (int i = 0; i < 8; ++i) tail[tail_bytes - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
+    for (int i = 0; i < 8; ++i) tail[tail_bytes - 1 - i] = static_cast<uint8_t>(bytes * 8 >> (8 * i));
     for (size_t at = 0; at < tail_bytes; at += 64) block(state, tail + at);
     std::array<uint8_t, 32> out;
     for (int i = 0; i < 32; ++i) out[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
     return out;
+}
+
+std::array<uint8_t, 32> Digest(absl::string_view bytes, BlockFn block) {
+    std::array<uint32_t, 8> state = kStart;
+    const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
+    size_t left = bytes.size();
+    for (; left >= 64; left -= 64, data += 64) block(state, data);
+    return End(state, data, left, bytes.size(), block);
+}
+
+std::string HexOf(const std::array<uint8_t, 32>& digest) {
+    return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
 }
 
 }  // namespace
@@ -117,10 +127,27 @@ std::array<uint8_t, 32> Sha256(absl::string_view bytes) { return Digest(bytes, B
 
 std::array<uint8_t, 32> Sha256Portable(absl::string_view bytes) { return Digest(bytes, Block); }
 
-std::string Sha256Hex(absl::string_view bytes) {
-    const std::array<uint8_t, 32> digest = Sha256(bytes);
-    return absl::BytesToHexString(
-        absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
+std::string Sha256Hex(absl::string_view bytes) { return HexOf(Sha256(bytes)); }
+
+Sha256Stream::Sha256Stream() : state_(kStart) {}
+
+void Sha256Stream::Add(absl::string_view bytes) {
+    const BlockFn block = BestBlock();
+    size_t held = bytes_ % 64;
+    bytes_ += bytes.size();
+    if (held > 0) {
+        const size_t more = std::min(bytes.size(), 64 - held);
+        std::memcpy(block_.data() + held, bytes.data(), more);
+        bytes.remove_prefix(more);
+        if (held + more < 64) return;
+        block(state_, block_.data());
+    }
+    for (; bytes.size() >= 64; bytes.remove_prefix(64)) block(state_, reinterpret_cast<const uint8_t*>(bytes.data()));
+    if (!bytes.empty()) std::memcpy(block_.data(), bytes.data(), bytes.size());
 }
+
+std::array<uint8_t, 32> Sha256Stream::Finish() { return End(state_, block_.data(), bytes_ % 64, bytes_, BestBlock()); }
+
+std::string Sha256Stream::Hex() { return HexOf(Finish()); }
 
 }  // namespace stockade

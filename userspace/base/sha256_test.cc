@@ -22,5 +22,17 @@ TEST(Sha256, IsTheSameOnEveryCpu) {
     }
 }
 
+TEST(Sha256Stream, PartsOfAnySizeGiveWhatTheWholeGives) {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text.push_back(static_cast<char>(i * 7));
+    for (size_t whole : {0u, 1u, 55u, 56u, 63u, 64u, 65u, 128u, 400u}) {
+        for (size_t part : {1u, 3u, 63u, 64u, 65u, 400u}) {
+            Sha256Stream stream;
+            for (size_t at = 0; at < whole; at += part) stream.Add(absl::string_view(text).substr(at, std::min(part, whole - at)));
+            EXPECT_EQ(stream.Hex(), Sha256Hex(absl::string_view(text).substr(0, whole))) << whole << " by " << part;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace stockade

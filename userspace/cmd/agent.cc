@@ -52,10 +52,12 @@ Agent::Agent(Options options)
 // The stub's thread publishes through the hub, the hub's calls back into the registry, the killer's use evidence of
 // runs: they end in this order, and first.
 Agent::~Agent() {
+    nri_.reset();
     EndSpare();
     if (dns_ != nullptr) dns_->StopAnswers();
     if (rules_ != nullptr) rules_->Stop();
     hub_.reset();
+    keeper_.reset();
     killer_.reset();
     store_watch_.reset();
     if (store_ != nullptr) store_->Stop(kDrainMs);
@@ -105,12 +107,24 @@ Status Agent::Init() {
                   [this](std::span<const uint8_t> record) { dns_->OnRecord(record); }, store_.get()));
     path_ = &hub_->path();
     path_->AddObserver([this](const v1::Event& event) { refusals_.Count(event); });
+    if (options_.config.evidence.on()) {
+        path_->AddObserver([this](const v1::Event& event) {
+            if (EvidenceKeeper* keeper = evidence_sink_) keeper->OnEvent(event);
+        });
+    }
     SK_RETURN_IF_ERROR(StartRules());
 
     signals_ = Fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_.ok()) return ErrnoStatus(errno, "make a signalfd");
 
     SK_RETURN_IF_ERROR(AdoptAll());
+    // Not before pods carry our programs: theirs stand on cgroups of their own.
+    if (keep_earlier_) {
+        LogError("programs of an earlier agent stay beside ours: a pod could not be given its own");
+    } else {
+        SK_RETURN_IF_ERROR(sensor_.RemoveEarlierSets());
+    }
+    SK_RETURN_IF_ERROR(StartEvidence());
     StartStore();
     if (store_ != nullptr) store_watch_ = std::make_unique<StoreWatch>(*store_);
     if (!runs_.empty()) {
@@ -124,6 +138,7 @@ Status Agent::Init() {
     SK_RETURN_IF_ERROR(loop_->Watch(signals_.get(), EPOLLIN, [this](uint32_t) { loop_->Stop(); }));
     SK_RETURN_IF_ERROR(
         loop_->Watch(options_.helper->channel().fd(), EPOLLIN, [this](uint32_t) { OnHelper(); }));
+    SK_RETURN_IF_ERROR(StartPods());
     loop_->Every(kTickMs, [this] { OnTick(); });
     idle_since_ns_ = BootNow();
     if (!access_.warning().empty()) LogWarning(access_.warning());
@@ -243,6 +258,9 @@ bool Agent::Handle(int fd, api::Packet packet) {
             return true;
         case api::Message::kPing:
             AnswerVersion(fd);
+            return true;
+        case api::Message::kGc:
+            AnswerGc(fd, message.gc().dry_run());
             return true;
         case api::Message::kEvents:
             connections_[fd]->follow = true;
@@ -372,9 +390,11 @@ void Agent::OnTick() {
     OnHub();
     EndHold();
     EndOrphans();
+    WatchPods();
     WatchCondemned();
     KillHeldBack();
     WatchLeftOut();
+    WatchGarbage();
     OnRules();
     if (spare_ != nullptr && HostChanged()) DropSpare();
     if (std::exchange(spare_wanted_, false)) MakeSpare();

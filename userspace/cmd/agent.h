@@ -9,6 +9,8 @@
 
 #include <signal.h>
 
+#include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,8 +27,10 @@
 #include "userspace/cmd/conditions.h"
 #include "userspace/cmd/config.h"
 #include "userspace/cmd/event_hub.h"
+#include "userspace/cmd/evidence_keeper.h"
 #include "userspace/cmd/event_loop.h"
 #include "userspace/cmd/helper.h"
+#include "userspace/cmd/pods.h"
 #include "userspace/cmd/rule_engine.h"
 #include "userspace/cmd/run_policy.h"
 #include "userspace/cmd/sandbox_dns.h"
@@ -37,6 +41,7 @@
 #include "userspace/launch/native.h"
 #include "userspace/launch/seccomp.h"
 #include "userspace/metrics/publisher.h"
+#include "userspace/nri/link.h"
 #include "userspace/policy/compile.h"
 #include "userspace/respond/breaker.h"
 #include "userspace/respond/gate.h"
@@ -121,6 +126,9 @@ class Agent {
         std::string pending;     // their pids
         respond::KillTimes kill;
         std::shared_ptr<sandbox::Evidence> evidence;
+        std::string contract_name, contract_sha256;  // empty = it has none
+        bool evidence_open = false;                  // its folder is written
+        bool evidence_awaited = false;               // its folder is being closed, and its result waits for that
         int kill_client_fd = -1;  // waits for a KillReply
         bool adopted = false;     // what an earlier agent saw of it is not known
         uint64_t adopt_deadline_ns = 0;
@@ -131,6 +139,11 @@ class Agent {
         std::optional<v1::Action> kill_action;  // told with its latency once the sandbox is empty
         uint64_t kill_event_ns = 0;             // boot time of the event that it is for
         api::RunResult result;
+        // Of a pod's container: the runtime built it, and nothing of ours keeps it.
+        bool pod = false;
+        std::string container_id;  // the runtime's
+        uint64_t cgroup_id = 0;  // that the network programs are attached to
+        Fd cgroup_events;        // says when it is empty
     };
 
     // A sandbox without a command, made ahead for the next run that it fits. It is in no list and in no count.
@@ -174,6 +187,8 @@ class Agent {
     void HandleShim(Run& run, api::Packet packet);
     void OnCreated(Run& run, api::Packet packet);
     Status BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd);
+    Status BindCgroup(Run& run, sandbox::Sandbox& sandbox, int pidfd, bool closed);
+    Status EndBinding(sandbox::Sandbox& sandbox);
     SandboxDns::Sandbox DnsOf(const Run& run, const std::string& address, api::Packet& packet);
     void OnReleased(Run& run, const api::ShimReleased& released);
     void WatchControl(Run& run);
@@ -206,7 +221,9 @@ class Agent {
     void CloseBooks(Run& run, std::string* withhold);
     // Says in the result that a policy ended it, if so. Returns why /out must not be copied.
     std::string JudgeEnd(Run& run, const v1::Summary& summary, const sk_state* state);
-    void OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes);
+    void OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes,
+                     const api::Outputs* outputs = nullptr);
+    void TellResult(Run& run, bool lingers);
     void OnShimGone(Run& run);
     void FailRun(Run& run, const std::string& reason);
     bool Linger(Run& run);
@@ -248,11 +265,25 @@ class Agent {
     void OpenStore();
     void StartStore();
 
+    // agent_evidence.cc
+    Status StartEvidence();
+    void OpenEvidence(Run& run, const sandbox::Sandbox& sandbox);
+    void FinishEvidence(Run& run);
+    void OnEvidence();
+    void CheckBudget(Run& run, const sandbox::Sandbox& sandbox);
+
+    // agent_garbage.cc
+    launch::Leftovers CollectGarbage(bool dry_run);
+    void TellGarbage(const launch::Leftovers& left);
+    void WatchGarbage();
+    void AnswerGc(int fd, bool dry_run);
+
     // agent_metrics.cc
     void PublishMetrics();
     void CountSandboxes(metrics::Families* out);
     void CountKernel(metrics::Families* out);
     void CountAgent(metrics::Families* out);
+    void CountEvidence(metrics::Families* out);
     std::vector<Condition> AgentConditions() const;
 
     // agent_adopt.cc
@@ -261,6 +292,29 @@ class Agent {
     void AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandbox& stored);
     void AdoptHello(int fd, api::Packet packet);
     void EndOrphans();
+
+    // agent_pods.cc
+    Status StartPods();
+    void OnNri();
+    void OnNriCall(const nri::Call& call);
+    Status CreatePod(const nri::PodSandbox& pod, const nri::Container& container);
+    Status StartPod(const nri::PodSandbox& pod, const nri::Container& container);
+    void OnSynchronized(const nri::Call& call);
+    void SynchronizeOne(const nri::PodSandbox& pod, const nri::Container& container);
+    void BindUnprotected();
+    StatusOr<PodEntry> PlanPod(const nri::PodSandbox& pod, const nri::Container& container);
+    Status BindPod(PodEntry& entry, bool unprotected);
+    Status BindPodRun(Run& run, sandbox::Sandbox& sandbox, const PodEntry& entry);
+    Status BindPodDns(Run& run, const sandbox::Sandbox& sandbox);
+    void OnUnheard(const std::string& container_id);
+    void TellUnprotected(Run& run, sandbox::Sandbox& sandbox);
+    Status AdoptPod(Run& run, sandbox::Sandbox& sandbox, const sandbox::StoredSandbox& stored, uint64_t cgroup_id);
+    Status WatchPod(Run& run);
+    void OnPodCgroup(const std::string& id);
+    void OnPodEmpty(Run& run);
+    void OnPodStopped(const nri::Container& container);
+    void WatchPods();
+    void ForgetPod(Run& run);
 
     // agent_query.cc
     api::SandboxRow Row(sandbox::Sandbox& sandbox, size_t max_command_bytes);
@@ -300,6 +354,8 @@ class Agent {
     std::map<std::string, RuleEngine::Missed> rules_missed_;  // by sandbox, not told yet; of those in runs_
     uint64_t rules_missed_ns_ = 0;                            // when they were told
     respond::Gate gate_;
+    std::unique_ptr<EvidenceKeeper> keeper_;            // null = none is kept
+    std::atomic<EvidenceKeeper*> evidence_sink_{nullptr};  // keeper_, for the thread that hands events on
     std::unique_ptr<StoreWatch> store_watch_;  // null likewise; ends before store_
     std::unique_ptr<EventHub> hub_;
     pipeline::EventPath* path_ = nullptr;  // of hub_, also while that ends
@@ -313,6 +369,12 @@ class Agent {
     std::map<std::string, std::unique_ptr<Run>> runs_;
     // Bound: cleared when it has kMaxSeccomp entries; profiles are few.
     std::map<std::tuple<uint64_t, std::string, bool>, launch::SeccompProgram> seccomp_;
+    std::unique_ptr<nri::Link> nri_;         // null = the agent is no plugin
+    std::map<std::string, PodEntry> pods_;  // by the runtime's id of the container; at most kMaxPods
+    std::deque<PodEntry> unprotected_;      // started without us, and still to be bound
+    PodCounts pod_counts_;
+    bool nri_up_ = false;        // when it was last looked at
+    bool keep_earlier_ = false;  // an earlier agent's programs are all that some pod has
     std::unique_ptr<Spare> spare_;
     bool spare_wanted_ =
         false;      // a run has started: at the next tick, and not in the way of its own first steps
@@ -326,6 +388,9 @@ class Agent {
     uint64_t left_out_ = 0;
     uint64_t left_out_grew_ns_ = 0;  // 0 = never
     uint64_t published_ns_ = 0;      // metrics
+    uint64_t garbage_ns_ = 0;        // when it was looked for what is left
+    uint64_t left_over_ = 0;         // as then
+    std::set<std::string> garbage_told_;
     bool helper_gone_ = false;
     bool accept_failed_ = false;  // the last try failed, and the log says so
     std::map<std::string, std::string> policies_told_;  // hash by name

@@ -58,8 +58,7 @@ Status Agent::AdoptAll() {
     for (const sandbox::StoredSandbox& stored : loaded.sandboxes) {
         if (FindRun(stored.id()) == nullptr) (void)files_->Remove(stored.id());
     }
-    const launch::Leftovers left = launch::CleanLeftovers(options_.home);
-    for (const std::string& failed : left.failed) LogWarning("clean up: ", failed);
+    (void)CollectGarbage(false);  // what failed is told by it, and is tried again on the timer
     UpdateBusy();
     return absl::OkStatus();
 }
@@ -78,8 +77,9 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
                               {.id = later.id(), .name = later.name(), .hash = later.hash()});
     }
     info->coverage =
-        AttestedCoverage(sensor_.backend(), sensor_.missing(),
-                         {.files = stored.landlock(), .directories = stored.landlock_directories()});
+        stored.has_pod() ? PodCoverage(sensor_.backend(), sensor_.missing())
+                         : AttestedCoverage(sensor_.backend(), sensor_.missing(),
+                                            {.files = stored.landlock(), .directories = stored.landlock_directories()});
     SK_ASSIGN_OR_RETURN(sandbox::Sandbox * sandbox, registry_.Adopt(info, stored.uid()));
     sandbox->argv.assign(stored.argv().begin(), stored.argv().end());
     sandbox->mode = stored.mode();
@@ -106,6 +106,7 @@ Status Agent::AdoptOne(const kernel::Sensor::LiveSlot& live, const sandbox::Stor
     (void)registry_.Move(*sandbox, model::SandboxState::kRunning);
     AdoptRun(*sandbox, stored);
     ShowRestraint(*runs_[stored.id()], *sandbox);
+    if (stored.has_pod()) SK_RETURN_IF_ERROR(AdoptPod(*runs_[stored.id()], *sandbox, stored, live.slot.cgroup_id));
     if (live.state.condemned_ns != 0) {
         sandbox->times.condemned_ns = live.state.condemned_ns;
         (void)registry_.Move(*sandbox, model::SandboxState::kCondemned);
@@ -136,9 +137,11 @@ void Agent::AdoptRun(const sandbox::Sandbox& sandbox, const sandbox::StoredSandb
     for (const CoverageRow& row : CoverageRows(sandbox.info->coverage)) {
         run->attestation.add_coverage(absl::StrCat(row.operation, ": ", row.cell));
     }
-    StatusOr<Fd> cgroup = Fd::OpenAt(options_.home.dir, run->id, O_RDONLY | O_DIRECTORY);
-    if (cgroup.ok()) run->cgroup = *std::move(cgroup);
-    run->adopt_deadline_ns = BootNow() + uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000;
+    if (!stored.has_pod()) {
+        StatusOr<Fd> cgroup = Fd::OpenAt(options_.home.dir, run->id, O_RDONLY | O_DIRECTORY);
+        if (cgroup.ok()) run->cgroup = *std::move(cgroup);
+        run->adopt_deadline_ns = BootNow() + uint64_t{options_.config.agent_wait_seconds} * 1'000'000'000;
+    }
     runs_[run->id] = std::move(run);
     PublishStep(sandbox, model::LIFECYCLE_ADOPTED);
 }

@@ -35,6 +35,9 @@ struct AgentCounts {
     Histogram kill;  // from the violation to the empty cgroup
     std::map<std::pair<std::string, std::string>, uint64_t> actions;  // (action, result): words of ours
     Histogram response;  // from the event to the end of the action that a rule asked for
+    Histogram removal;  // from the end of the command to removal, and to the end of its evidence
+    uint64_t removals_over_budget = 0;
+    uint64_t leftovers_found = 0;
     uint64_t refused_clients = 0, refused_requests = 0;
     uint64_t client_events_lost = 0;  // the bound of those that wait for the agent's own thread
 };

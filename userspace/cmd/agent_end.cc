@@ -126,8 +126,9 @@ void Agent::StartKill(Run& run, bool with_evidence) {
     if (with_evidence) {
         run.evidence = std::make_shared<sandbox::Evidence>();
         // The thread reads the cgroup through a number that stays open as long as the order.
-        order.evidence = [evidence = run.evidence, fd = order.cgroup.get()](uint64_t deadline) {
+        order.evidence = [evidence = run.evidence, fd = order.cgroup.get(), sockets = keeper_ != nullptr](uint64_t deadline) {
             *evidence = sandbox::TakeEvidence(fd, deadline);
+            if (sockets) evidence->sockets = sandbox::TakeSockets(*evidence, deadline);
         };
     }
     killer_->Start(std::move(order));
@@ -268,7 +269,7 @@ std::string Agent::JudgeEnd(Run& run, const v1::Summary& summary, const sk_state
     return "the sandbox was killed by its policy";
 }
 
-void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes) {
+void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector<std::string>& notes, const api::Outputs* outputs) {
     sandbox::Sandbox* sandbox = registry_.Find(run.id);
     sandbox->times.removed_ns = BootNow();
     api::RunResult& result = run.result;
@@ -284,6 +285,7 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     *result.mutable_attestation() = run.attestation;
     *result.mutable_labels() = run.labels;
     for (const std::string& note : notes) result.add_notes(note);
+    if (outputs != nullptr) *result.mutable_outputs() = *outputs;
     if (run.held_back_ns != 0) run.held_for_ns = BootNow() - run.held_back_ns;
     if (run.held_for_ns != 0) {
         result.add_notes(absl::StrCat(
@@ -322,10 +324,17 @@ void Agent::OnDestroyed(Run& run, const api::Removal& removal, const std::vector
     }
     PublishStep(*sandbox, model::LIFECYCLE_DESTROYED,
                 removal.left_over().empty() ? "" : removal.left_over(0));
+    if (run.evidence_open) FinishEvidence(run);
+    if (!run.evidence_awaited || lingers) TellResult(run, lingers);
+}
+
+void Agent::TellResult(Run& run, bool lingers) {
+    run.evidence_awaited = false;
+    CheckBudget(run, *registry_.Find(run.id));
     Distribute(hub_->TakeEvents());  // the client's last event comes before its result
     if (const auto it = connections_.find(run.client_fd); it != connections_.end()) TellLost(*it->second);
     api::Message message;
-    *message.mutable_run_result() = result;
+    *message.mutable_run_result() = run.result;
     Send(run.client_fd, message);
     LetClientGo(run);
     if (!lingers) Remove(run);
@@ -390,7 +399,7 @@ void Agent::LetClientGo(Run& run) {
 
 void Agent::Remove(Run& run) {
     const std::string id = run.id;
-    const bool abandoned = !run.control.ok() && run.cgroup.ok();
+    const bool abandoned = !run.control.ok() && run.cgroup.ok() && !run.pod;
     if (run.control.ok()) loop_->Forget(run.control.fd());
     if (sandbox::Sandbox* sandbox = registry_.Find(id)) {
         hub_->path().Forget(id, sandbox->slot, sandbox->generation);
@@ -404,6 +413,7 @@ void Agent::Remove(Run& run) {
         }
         Unbind(*sandbox);
     }
+    if (run.pod) ForgetPod(run);
     LetClientGo(run);
     if (const Status status = files_->Remove(id); !status.ok()) LogWarning(id, ": ", status.message());
     runs_.erase(id);

@@ -54,9 +54,11 @@ void Agent::PublishMetrics() {
     CountSandboxes(families.get());
     CountKernel(families.get());
     CountAgent(families.get());
+    CountEvidence(families.get());
     CountPath(hub_->path().counters(), families.get());
     if (rules_ != nullptr) CountDetect(rules_->counters(), counts_, rules_broken_, families.get());
     CountDns(dns_->counters(), families.get());
+    if (nri_ != nullptr) CountPods(pod_counts_, nri_->state().up, nri_->counters(), families.get());
     if (store_watch_ != nullptr) {
         const auto seen = store_watch_->latest();
         CountStore(seen->counters, seen->health.ok() && !Hangs(*seen), options_.config.events.spool_max_bytes,
@@ -81,7 +83,8 @@ void Agent::CountSandboxes(metrics::Families* out) {
     }
     for (const char* condition : {"Adopted", "Degraded/BreakerOpen", "Degraded/CallsUnjudged",
                                   "Degraded/NoLandlock", "Degraded/NotAdoptable", "Degraded/RulesBehind",
-                                  "Degraded/RulesBroken", "Denied", "Frozen", "Isolated"}) {
+                                  "Degraded/RulesBroken", "Denied", "Frozen", "Isolated", "Degraded/AmbiguousPolicy", "Degraded/PolicyBroken",
+                                  "Degraded/PolicyNotAllowed", "Degraded/PolicyNotFound", "Degraded/UnprotectedStart"}) {
         out->Gauge("stockade_sandbox_conditions", "Sandboxes of which this holds now.",
                    static_cast<double>(degraded[condition]), {{"condition", condition}});
     }
@@ -107,6 +110,22 @@ void Agent::CountSandboxes(metrics::Families* out) {
                  static_cast<double>(counts_.kills_pending));
     out->Add("stockade_kill_duration_seconds",
              "From the violation, or the order, until nothing of the sandbox ran.", counts_.kill.Read());
+}
+
+void Agent::CountEvidence(metrics::Families* out) {
+    out->Add("stockade_removal_seconds", "From the end of the command until its sandbox is removed and its evidence closed.", counts_.removal.Read());
+    out->Counter("stockade_removals_over_budget_total", "Removals that took longer than 100 ms.", static_cast<double>(counts_.removals_over_budget));
+    out->Gauge("stockade_leftovers", "What is left of ended sandboxes, as last looked at: cgroups, links, state files.", static_cast<double>(left_over_));
+    out->Counter("stockade_leftovers_found_total", "What was found left of ended sandboxes, each told once as a finding.", static_cast<double>(counts_.leftovers_found));
+    if (keeper_ == nullptr) return;
+    const EvidenceKeeper::Counters counters = keeper_->counters();
+    out->Counter("stockade_evidence_folders_total", "Folders of evidence that were closed, by whether all of it is there.", static_cast<double>(counters.kept), {{"result", "kept"}});
+    out->Counter("stockade_evidence_folders_total", "", static_cast<double>(counters.failed), {{"result", "failed"}});
+    out->Counter("stockade_evidence_folders_removed_total", "Folders that were removed by age or size.", static_cast<double>(counters.removed));
+    out->Counter("stockade_evidence_events_dropped_total", "Events that are in no folder, as the disk was too slow.", static_cast<double>(counters.events_dropped));
+    out->Counter("stockade_evidence_hooks_failed_total", "Calls of the hook that failed, or took too long.", static_cast<double>(counters.hooks_failed));
+    out->Gauge("stockade_evidence_folders", "Closed folders on the disk, as last looked at.", static_cast<double>(counters.folders));
+    out->Gauge("stockade_evidence_bytes", "Bytes in them.", static_cast<double>(counters.bytes));
 }
 
 void Agent::CountKernel(metrics::Families* out) {
@@ -204,6 +223,10 @@ std::vector<Condition> Agent::AgentConditions() const {
                            "kills are held back: more than kills_per_minute under one policy"}
         : accept_paused_ns_ != 0 ? Condition{"Degraded", true, "OutOfDescriptors", "clients have to wait"}
                                  : Condition{"Degraded", false, "AsIntended", ""});
+    if (nri_ != nullptr) {
+        const nri::Link::State state = nri_->state();
+        out.push_back({"PodsGuarded", state.up, state.up ? "Connected" : "NoRuntime", state.up ? state.runtime : state.trouble});
+    }
     if (store_watch_ == nullptr) {
         out.push_back({"EventsStored", false, "NotConfigured", "there is no `events:` in the configuration"});
         return out;

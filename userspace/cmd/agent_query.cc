@@ -9,6 +9,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
 #include "userspace/cmd/agent.h"
+#include "userspace/cmd/design_record.h"
 #include "userspace/cmd/shown_command.h"
 #include "userspace/decode/redact.h"
 #include "userspace/model/lifecycle.h"
@@ -137,6 +138,16 @@ void Agent::AnswerInspect(int fd, const std::string& id) {
     api::InspectReply& reply = *message.mutable_inspect_reply();
     *reply.mutable_row() = Row(sandbox, kMaxInspectCommandBytes);
     reply.set_cgroup(sandbox.cgroup);
+    if (run != nullptr && !run->adopted) {
+        RecordFacts facts{.policy = &run->policy, .policy_hash = run->attestation.policy_hash(), .contract = nullptr, .contract_sha256 = "", .config = &options_.config,
+                          .command = reply.row().command(), .uid = sandbox.uid, .session = run->labels.session(), .tool = run->labels.tool(), .backend = BackendName()};
+        for (const auto& [name, value] : MakeDesignRecord(facts)) {
+            api::RecordRow& row = *reply.add_record();
+            row.set_name(name);
+            row.set_value(value);
+        }
+        if (!run->contract_name.empty()) reply.mutable_record(1)->set_value(absl::StrCat("contract ", run->contract_name, " sha256:", run->contract_sha256));
+    }
     reply.set_slot(sandbox.slot);
     reply.set_generation(sandbox.generation);
     reply.set_shim_pid(sandbox.shim_pid);
@@ -213,6 +224,11 @@ void Agent::KillOnRequest(int fd, const api::Kill& kill) {
     ++counts_.kills_request;
     LogInfo(run->id, ": killed on request of uid ", connections_[fd]->uid);
     if (run->control.ok()) (void)run->control.Send(told);
+    if (run->pod) {
+        run->end.set_end("killed");
+        run->end.set_reason(told.shim_kill().reason());
+        run->end.set_exit_code(137);
+    }
     StartKill(*run, true);
 }
 

@@ -270,6 +270,11 @@ Status Agent::EndForRule(Run& run, sandbox::Sandbox& sandbox, const RuleFinding&
     told.mutable_shim_kill()->set_reason(absl::StrCat(
         found.title(), " (", found.rule(), found.detail().empty() ? "" : ": ", found.detail(), ")"));
     if (run.control.ok()) (void)run.control.Send(told);  // a shim that is gone is seen by the loop
+    if (run.pod) {
+        run.end.set_end("rule");
+        run.end.set_reason(told.shim_kill().reason());
+        run.end.set_exit_code(137);
+    }
     const Status condemned =
         sensor_.Condemn({.slot = sandbox.slot, .generation = sandbox.generation}, SK_CODE_CONDEMNED);
     if (!condemned.ok())

@@ -63,6 +63,8 @@ std::unique_ptr<Agent::Spare> Agent::TakeSpare(const api::Run& request, const ap
                                                bool egress) {
     if (spare_ == nullptr || !spare_->ready || egress || request.out_bytes() != 0) return nullptr;
     if (absl::c_linear_search(packet.message.fds(), static_cast<int>(api::FD_ROOTFS))) return nullptr;
+    // Its cgroup has the agent's own limits.
+    if (request.contract().has_limits()) return nullptr;
     if (HostChanged() || spare_->host != launch::HostView()) {
         DropSpare();
         return nullptr;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/log.h"
+#include "userspace/base/sha256.h"
 #include "userspace/cmd/agent.h"
 #include "userspace/cmd/hidden_scripts.h"
 #include "userspace/cmd/landlock_rules.h"
@@ -14,6 +15,7 @@
 #include "userspace/cmd/shown_command.h"
 #include "userspace/launch/bind_check.h"
 #include "userspace/model/lifecycle.h"
+#include "userspace/policy/canonical.h"
 #include "userspace/policy/dns_names.h"
 #include "userspace/policy/evaluate.h"
 
@@ -63,6 +65,15 @@ bool NeedsEgress(const policy::ResolvedPolicy& policy) {
     }
     return false;
 }
+
+// What was looked at, and approved where that was asked for, is what runs.
+Status CheckContract(const api::Contract& contract, const policy::ResolvedPolicy& policy) {
+    if (contract.policy_sha256() == Sha256Hex(policy::CanonicalText(policy))) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("the policy ", policy.name, " is not here what the client has read (its policy_dirs, or the files, differ): nothing was started"));
+}
+
+// 0 = no limit.
+uint64_t Tighter(uint64_t ours, uint64_t asked) { return asked == 0 ? ours : ours == 0 ? asked : std::min(ours, asked); }
 
 std::string Bytes(const std::vector<sock_filter>& filters) {
     return std::string(reinterpret_cast<const char*>(filters.data()), filters.size() * sizeof(sock_filter));
@@ -115,6 +126,7 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     SK_RETURN_IF_ERROR(model::CheckLabels(info->labels));
     SK_ASSIGN_OR_RETURN(ChosenPolicy chosen, policies_.Choose(request.policy(), info->labels));
     if (connection.uid != 0) SK_RETURN_IF_ERROR(access_.CheckPolicy(chosen.policy.name));
+    if (request.has_contract()) SK_RETURN_IF_ERROR(CheckContract(request.contract(), chosen.policy));
     std::unique_ptr<Spare> spare = TakeSpare(request, packet, NeedsEgress(chosen.policy));
     info->id = spare != nullptr ? spare->id : model::SandboxId::New();
     info->runtime = "native";
@@ -128,6 +140,8 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
     runs_[*id] = std::move(owned);
     run.policy = std::move(chosen.policy);
     run.labels = request.labels();
+    run.contract_name = request.contract().name();
+    run.contract_sha256 = request.contract().sha256();
     if (!chosen.note.empty()) run.notes.push_back(chosen.note);
     if (connection.uid != 0 && !run.labels.session().empty())
         run.notes.push_back(absl::StrCat("events of this run have the session ", run.labels.session()));
@@ -226,6 +240,11 @@ StatusOr<api::StartShim> Agent::MakeOrder(Run& run, sandbox::Sandbox& sandbox,
                                           const policy::CompiledPolicy& draft, const api::Run& request) {
     api::StartShim order;
     SetPlace(run.id, &order);
+    const api::Limits& asked = request.contract().limits();
+    api::Limits& limits = *order.mutable_limits();
+    limits.set_memory_bytes(Tighter(limits.memory_bytes(), asked.memory_bytes()));
+    limits.set_pids(Tighter(limits.pids(), asked.pids()));
+    limits.set_cpu_percent(static_cast<uint32_t>(Tighter(limits.cpu_percent(), asked.cpu_percent())));
     *order.mutable_run() = request;
     order.mutable_run()->clear_policy();
     order.set_socket_path(options_.config.socket_path());
@@ -289,7 +308,8 @@ void Agent::HandleShim(Run& run, api::Packet packet) {
         case api::Message::kShimDestroyed:
             return OnDestroyed(
                 run, message.shim_destroyed().removal(),
-                {message.shim_destroyed().notes().begin(), message.shim_destroyed().notes().end()});
+                {message.shim_destroyed().notes().begin(), message.shim_destroyed().notes().end()},
+                message.shim_destroyed().has_outputs() ? &message.shim_destroyed().outputs() : nullptr);
         default:
             return;
     }
@@ -331,18 +351,26 @@ SandboxDns::Sandbox Agent::DnsOf(const Run& run, const std::string& address, api
 // before the sandbox's first instruction.
 Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     SK_ASSIGN_OR_RETURN(run.cgroup, Fd::OpenAt(options_.home.dir, run.id, O_RDONLY | O_DIRECTORY));
+    SK_RETURN_IF_ERROR(BindCgroup(run, sandbox, pidfd, true));
+    SK_RETURN_IF_ERROR(sensor_.Label({.slot = sandbox.slot, .generation = sandbox.generation}, pidfd));
+    return EndBinding(sandbox);
+}
+
+// `closed`: whoever comes in later is none of its own (kernel::Sensor::Binding).
+Status Agent::BindCgroup(Run& run, sandbox::Sandbox& sandbox, int pidfd, bool closed) {
     SK_ASSIGN_OR_RETURN(const Fd root,
                         Fd::Open(absl::StrCat("/proc/", sandbox.init_pid, "/root"), O_PATH | O_DIRECTORY));
     SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(run.policy, {.root_fd = root.get()}));
     SK_ASSIGN_OR_RETURN(sandbox.policy_index, sensor_.PublishPolicy(compiled->cells));
     auto info = std::make_shared<model::SandboxInfo>(*sandbox.info);
     info->policies = {{.id = compiled->id, .name = compiled->name, .hash = compiled->hash_hex}};
-    info->coverage = AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
+    info->coverage = run.pod ? PodCoverage(sensor_.backend(), sensor_.missing())
+                             : AttestedCoverage(sensor_.backend(), sensor_.missing(), run.landlock);
     registry_.ReplaceInfo(sandbox, info);
     const StatusOr<kernel::SlotRef> ref = sensor_.BindSlot({.cgroup_fd = run.cgroup.get(),
                                                             .root_pidfd = pidfd,
                                                             .policy_index = sandbox.policy_index,
-                                                            .closed = true});
+                                                            .closed = closed});
     if (!ref.ok()) {
         DropPolicy(sandbox.policy_index);
         return ref.status();
@@ -350,8 +378,11 @@ Status Agent::BindRun(Run& run, sandbox::Sandbox& sandbox, int pidfd) {
     registry_.Bind(sandbox, ref->slot, ref->generation);
     hub_->path().Track(ref->slot, ref->generation, 1);
     PublishStep(sandbox, model::LIFECYCLE_BOUND);
-    SK_RETURN_IF_ERROR(sensor_.Label(*ref, pidfd));
-    SK_ASSIGN_OR_RETURN(const sk_state state, sensor_.ReadState(*ref));
+    return absl::OkStatus();
+}
+
+Status Agent::EndBinding(sandbox::Sandbox& sandbox) {
+    SK_ASSIGN_OR_RETURN(const sk_state state, sensor_.ReadState({.slot = sandbox.slot, .generation = sandbox.generation}));
     if (state.condemned_ns != 0) return absl::AbortedError("the sandbox was condemned before its start");
     return registry_.Move(sandbox, model::SandboxState::kStarting);
 }
@@ -391,6 +422,11 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
     stored.set_landlock(run.landlock.files);
     stored.set_landlock_directories(run.landlock.directories);
     if (!run.dns.upstreams().empty()) *stored.mutable_dns() = run.dns;
+    if (run.pod) {
+        stored.mutable_pod()->set_container_id(run.container_id);
+        stored.mutable_pod()->set_init_pid(sandbox.init_pid);
+        for (const std::string& condition : sandbox.conditions) stored.mutable_pod()->add_conditions(condition);
+    }
     for (const std::string& arg : sandbox.argv) stored.add_argv(arg);
     stored.set_created_boot_ns(sandbox.times.created_ns);
     stored.set_attested_boot_ns(sandbox.times.attested_ns);
@@ -400,6 +436,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
         LogWarning(run.id, ": a next agent cannot take it over: ", status.message());
     }
     TellPolicy(policy);
+    OpenEvidence(run, sandbox);
     PublishStep(sandbox, model::LIFECYCLE_ATTESTED);
 }
 

@@ -17,6 +17,14 @@ model::CoverageTable AttestedCoverage(kernel::Backend backend, const model::Feat
     return table;
 }
 
+model::CoverageTable PodCoverage(kernel::Backend backend, const model::FeatureSet& missing) {
+    const model::Column column = backend == kernel::Backend::kLsm ? model::Column::kLsm : model::Column::kSignal;
+    model::CoverageTable table;
+    for (size_t i = 0; i < model::Operations().size(); ++i)
+        table.emplace(model::Operations()[i].id, model::CoverageOf(static_cast<model::Operation>(i), column, missing).cell);
+    return table;
+}
+
 std::vector<CoverageRow> CoverageRows(const model::CoverageTable& table) {
     std::vector<CoverageRow> rows;
     for (const model::OperationInfo& operation : model::Operations()) {

@@ -22,6 +22,9 @@ struct LandlockCover {
 };
 model::CoverageTable AttestedCoverage(kernel::Backend backend, const model::FeatureSet& missing, LandlockCover landlock);
 
+// Of somebody else's cgroup: a pod.
+model::CoverageTable PodCoverage(kernel::Backend backend, const model::FeatureSet& missing);
+
 // In the order of the coverage table.
 std::vector<CoverageRow> CoverageRows(const model::CoverageTable& table);
 

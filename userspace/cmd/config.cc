@@ -15,15 +15,17 @@ namespace stockade::cmd {
 namespace {
 
 constexpr size_t kMaxConfigBytes = 1 << 20;  // a config has a dozen lines
-// These have keys of their own (config_events.h, config_rules.h, config_service.h).
+// These have keys of their own (config_events.h, config_evidence.h, config_kubernetes.h, config_rules.h, config_service.h).
 const std::vector<std::string>& Sections() {
-    static const auto* sections = new std::vector<std::string>{"api", "events", "metrics", "rules"};
+    static const auto* sections = new std::vector<std::string>{"api", "events", "evidence", "kubernetes", "metrics", "rules"};
     return *sections;
 }
 
 Status ParseSection(const std::string& path, const std::string& key, const YAML::Node& node, Config* config) {
     if (key == "api") return ParseApi(path, node, &config->api);
     if (key == "rules") return ParseRulesConfig(path, node, &config->rules);
+    if (key == "evidence") return ParseEvidence(path, node, &config->evidence);
+    if (key == "kubernetes") return ParseKubernetes(path, node, &config->kubernetes);
     if (key == "metrics") return ParseMetrics(path, node, &config->metrics);
     return ParseEvents(path, node, &config->events);
 }

@@ -7,6 +7,8 @@
 
 #include "userspace/base/status.h"
 #include "userspace/cmd/config_events.h"
+#include "userspace/cmd/config_evidence.h"
+#include "userspace/cmd/config_kubernetes.h"
 #include "userspace/cmd/config_rules.h"
 #include "userspace/cmd/config_service.h"
 
@@ -35,7 +37,9 @@ struct Config {
     MetricsConfig metrics;
     ApiConfig api;
     EventsConfig events;  // off: a single developer has no use for a spool
+    EvidenceConfig evidence;  // off
     RulesConfig rules;    // on: where no directory has any it costs nothing
+    KubernetesConfig kubernetes;  // off: most hosts are no nodes
 
     std::string socket_path() const { return runtime_dir + "/agent.sock"; }
     std::string spool_dir() const {

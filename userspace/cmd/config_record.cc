@@ -35,6 +35,8 @@ std::map<std::string, std::string> Values(const Config& config) {
             {"cpu_max_percent", absl::StrCat(config.cpu_max_percent)},
             {"metrics", config.metrics.listen},
             {"api", absl::CHexEscape(config.api.Text())},
+            {"evidence", absl::CHexEscape(config.evidence.Text())},
+            {"kubernetes", absl::CHexEscape(config.kubernetes.Text())},
             {"rules", absl::CHexEscape(config.rules.Text())},
             {"events", absl::CHexEscape(config.events.Text())}};
 }

@@ -243,5 +243,54 @@ TEST_F(ConfigFile, ErrorsOfRulesNameThePlace) {
     }
 }
 
+TEST_F(ConfigFile, PodsAreNobodysUntilASocketIsNamed) {
+    auto config = Load("");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_FALSE(config->kubernetes.on());
+    EXPECT_EQ(config->kubernetes.labels.session, "stockade.dev/session");
+    const std::string before = config->kubernetes.Text();
+    config = Load("kubernetes:\n  nri: /run/nri.sock\n  index: \"07\"\n  labels: clawql\n  policies: [a, \"*\"]\n"
+                  "  resolvers: [10.96.0.10, \"fd00::a\"]\n  unprotected: kill\n"
+                  "  namespaces:\n    tools: {policy: python-tool, policies: [b]}\n    agents:\n");
+    ASSERT_TRUE(config.ok()) << config.status();
+    const KubernetesConfig& kubernetes = config->kubernetes;
+    EXPECT_TRUE(kubernetes.on());
+    EXPECT_EQ(kubernetes.nri, "/run/nri.sock");
+    EXPECT_EQ(kubernetes.index, "07");
+    EXPECT_EQ(kubernetes.labels.session, "clawql.io/session");
+    EXPECT_EQ(kubernetes.policies, (std::vector<std::string>{"a", "*"}));
+    EXPECT_EQ(kubernetes.resolvers.size(), 2u);
+    EXPECT_TRUE(kubernetes.kill_unprotected);
+    ASSERT_EQ(kubernetes.namespaces.size(), 2u);
+    EXPECT_EQ(kubernetes.namespaces.at("tools").policy, "python-tool");
+    EXPECT_EQ(kubernetes.namespaces.at("agents").policy, "");
+    EXPECT_NE(kubernetes.Text(), before);
+}
+
+TEST_F(ConfigFile, ErrorsOfKubernetesNameThePlace) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"kubernets: {}\n", ":1:1: unknown key kubernets; did you mean 'kubernetes'?"},
+        {"kubernetes: yes\n", ":1:13: kubernetes takes keys and values"},
+        {"kubernetes:\n  nir: /x\n", ":2:3: unknown key nir in kubernetes; did you mean 'nri'?"},
+        {"kubernetes:\n  nri: nri.sock\n", ":2:8: kubernetes.nri takes the absolute path"},
+        {"kubernetes:\n  index: 7\n", ":2:10: kubernetes.index takes two digits"},
+        {"kubernetes:\n  labels: claw\n", ":2:11: kubernetes.labels takes the preset clawql, or keys"},
+        {"kubernetes:\n  labels: {sesion: a}\n", ":2:12: unknown key sesion in kubernetes.labels; did you mean 'session'?"},
+        {"kubernetes:\n  policies: a\n", ":2:13: kubernetes.policies takes a list"},
+        {"kubernetes:\n  policies: [../a]\n", ":2:14: kubernetes.policies takes names"},
+        {"kubernetes:\n  namespaces: [a]\n", "kubernetes.namespaces takes keys and values"},
+        {"kubernetes:\n  namespaces: {a/b: {}}\n", ":2:16: 'a/b' is no name of a namespace"},
+        {"kubernetes:\n  namespaces: {a: {polcy: x}}\n", "unknown key polcy in kubernetes.namespaces.a; did you mean 'policy'?"},
+        {"kubernetes:\n  resolvers: [dns.local]\n", ":2:15: kubernetes.resolvers takes IP addresses"},
+        {"kubernetes:\n  resolvers: [1.1.1.1, 1.1.1.2, 1.1.1.3, 1.1.1.4, 1.1.1.5]\n", "at most 4"},
+        {"kubernetes:\n  unprotected: allow\n", ":2:16: kubernetes.unprotected takes report or kill"},
+    };
+    for (const auto& [text, expected] : cases) {
+        const auto config = Load(text);
+        ASSERT_FALSE(config.ok()) << text;
+        EXPECT_TRUE(absl::StrContains(config.status().message(), expected)) << config.status();
+    }
+}
+
 }  // namespace
 }  // namespace stockade::cmd

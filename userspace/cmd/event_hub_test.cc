@@ -54,6 +54,7 @@ class FakeSensor : public kernel::Sensor {
     Status RetirePolicy(uint32_t) override { return {}; }
     StatusOr<kernel::SlotRef> BindSlot(const Binding&) override { return kernel::SlotRef{}; }
     Status AttachNetwork(int) override { return {}; }
+    Status DetachNetwork(uint64_t) override { return {}; }
     Status RemoveEarlierSets() override { return {}; }
     Status Label(const kernel::SlotRef&, int) override { return {}; }
     StatusOr<int> LabelPresent(const kernel::SlotRef&) override { return 0; }

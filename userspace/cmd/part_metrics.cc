@@ -195,6 +195,47 @@ void CountStore(const pipeline::StoreCounters& counters, bool healthy, uint64_t 
     }
 }
 
+void CountPods(const PodCounts& pods, bool up, const nri::Link::Counters& link, metrics::Families* out) {
+    out->Gauge("stockade_nri_up", "1 while the container runtime asks the agent about its containers.", up);
+    const std::pair<const char*, uint64_t> containers[] = {{"created", pods.created},
+                                                           {"other", pods.others},
+                                                           {"bound", pods.bound},
+                                                           {"create_refused", pods.refused_creates},
+                                                           {"start_refused", pods.refused_starts},
+                                                           {"bound_late", pods.late_starts},
+                                                           {"deny_all", pods.deny_all},
+                                                           {"unprotected", pods.unprotected},
+                                                           {"unguarded", pods.unbindable}};
+    for (const auto& [what, count] : containers) {
+        out->Counter("stockade_pod_containers_total",
+                     "Containers that the runtime told of, by what became of them; docs/kubernetes.md explains each.",
+                     static_cast<double>(count), {{"what", what}});
+    }
+    out->Counter("stockade_pod_labels_left_out_total", "Labels of pods beyond those that a sandbox can have.",
+                 static_cast<double>(pods.labels_left_out));
+    const std::pair<const char*, uint64_t> calls[] = {{"call", link.session.calls},
+                                                      {"refused", link.session.refused_calls},
+                                                      {"unknown_method", link.session.unknown_methods},
+                                                      {"malformed", link.session.malformed_messages},
+                                                      {"stray_frame", link.session.stray_frames},
+                                                      {"broken_stream", link.session.broken_streams},
+                                                      {"overdue", link.overdue_calls},
+                                                      {"dropped", link.dropped_calls},
+                                                      {"answered_twice", link.session.late_answers}};
+    for (const auto& [what, count] : calls) {
+        out->Counter("stockade_nri_calls_total",
+                     "Calls of the container runtime, and what was wrong with them; overdue = refused for want of an answer in time.",
+                     static_cast<double>(count), {{"what", what}});
+    }
+    const std::pair<const char*, uint64_t> connections[] = {
+        {"up", link.connections}, {"lost", link.lost_connections}, {"failed", link.failed_handshakes}};
+    for (const auto& [what, count] : connections) {
+        out->Counter("stockade_nri_connections_total", "Connections to the container runtime, by what became of them.",
+                     static_cast<double>(count), {{"what", what}});
+    }
+    out->Add("stockade_nri_answer_seconds", "How long the agent took for an answer to the container runtime.", pods.answer.Read());
+}
+
 void CountProcess(metrics::Families* out) {
     rusage usage{};
     (void)getrusage(RUSAGE_SELF, &usage);  // zeros then

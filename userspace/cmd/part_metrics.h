@@ -3,8 +3,10 @@
 
 #include "userspace/cmd/agent_counts.h"
 #include "userspace/cmd/rule_engine.h"
+#include "userspace/cmd/pods.h"
 #include "userspace/dns/stub_counters.h"
 #include "userspace/metrics/families.h"
+#include "userspace/nri/link.h"
 #include "userspace/pipeline/event_path.h"
 #include "userspace/pipeline/event_store.h"
 
@@ -18,5 +20,6 @@ void CountStore(const pipeline::StoreCounters& counters, bool healthy, uint64_t 
                 metrics::Families* out);
 // Of this process, under the names that all exporters use.
 void CountProcess(metrics::Families* out);
+void CountPods(const PodCounts& pods, bool up, const nri::Link::Counters& link, metrics::Families* out);
 
 }  // namespace stockade::cmd

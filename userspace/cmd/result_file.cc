@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
 #include "userspace/cmd/run_result.h"
+#include "userspace/contract/refusal.h"
 
 namespace stockade::cmd {
 
@@ -44,11 +45,16 @@ Status ResultFile::Write(const api::RunResult& result) {
     return fd_.ok() ? Replace(ResultJson(result) + "\n") : absl::OkStatus();
 }
 
-Status ResultFile::WriteFailed(const Status& why) {
+Status ResultFile::WriteFailed(const Status& why, const api::ContractReport* contract) {
     api::RunResult failed;
     failed.set_exit_code(125);
     failed.set_end("failed");
     failed.set_reason(std::string(why.message()));
+    if (const std::string code = contract::RefusalCode(why); !code.empty()) {
+        failed.set_end("refused");
+        failed.set_code(code);
+    }
+    if (contract != nullptr) *failed.mutable_contract() = *contract;
     return Write(failed);
 }
 

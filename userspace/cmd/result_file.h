@@ -16,8 +16,9 @@ class ResultFile {
     // An empty path is no file, and Write does nothing.
     static StatusOr<ResultFile> Open(const std::string& path);
     Status Write(const api::RunResult& result);
-    // A run that did not come to be: {"end":"failed","exit_code":125,"reason":...}.
-    Status WriteFailed(const Status& why);
+    // A run that did not come to be: {"end":"failed","exit_code":125,"reason":...}; "refused", with its code, where its contract or an
+    // approval says so. `contract` may be null.
+    Status WriteFailed(const Status& why, const api::ContractReport* contract = nullptr);
 
   private:
     Status Replace(const std::string& text);

@@ -41,7 +41,7 @@ Status RunClient::Prepare() {
             "--events -: standard output and standard error are one file, and what the command writes could "
             "pass for events: send one of them elsewhere");
     }
-    tty_ = !flags_.no_tty && !EventsToStdout() && isatty(0) && isatty(1);
+    tty_ = !flags_.no_tty && contract_ == nullptr && !EventsToStdout() && isatty(0) && isatty(1);
     if (!tty_) SK_RETURN_IF_ERROR(stdio_.Prepare());
     if (!flags_.events.empty()) {
         SK_ASSIGN_OR_RETURN(
@@ -79,15 +79,26 @@ StatusOr<int> RunClient::Run() {
     SK_ASSIGN_OR_RETURN(result_file_, ResultFile::Open(flags_.result));
     StatusOr<int> exit_code = RunToEnd();
     if (!exit_code.ok()) {
-        const Status written = result_file_.WriteFailed(exit_code.status());
+        const Status written = result_file_.WriteFailed(exit_code.status(), contract_ != nullptr ? &contract_->report() : nullptr);
         if (!written.ok()) (void)Complain(written);
     }
     return exit_code;
 }
 
+// With a contract: refused, or approved, before anybody is asked to make something.
+StatusOr<RunRequest> RunClient::Request() {
+    if (flags_.contract.empty()) return MakeRunRequest(flags_);
+    SK_ASSIGN_OR_RETURN(contract_, ContractRun::Create(flags_, options_));
+    SK_ASSIGN_OR_RETURN(RunRequest request, MakeRunRequest(contract_->flags()));
+    SK_RETURN_IF_ERROR(contract_->Complete(&request));
+    SK_RETURN_IF_ERROR(contract_->Approve());
+    stdio_.Limit(contract_->stream_bytes());
+    return request;
+}
+
 StatusOr<int> RunClient::RunToEnd() {
     SK_RETURN_IF_ERROR(CheckRunFlags(flags_));
-    SK_ASSIGN_OR_RETURN(RunRequest request, MakeRunRequest(flags_));
+    SK_ASSIGN_OR_RETURN(RunRequest request, Request());
     SK_RETURN_IF_ERROR(Prepare());
     SK_ASSIGN_OR_RETURN(agent_, ConnectOrStartAgent(options_));
     if (const std::string note = OtherConfigNote(options_); !note.empty())
@@ -102,6 +113,7 @@ StatusOr<int> RunClient::RunToEnd() {
     StopTerminal();
     shared_.Restore();
     if (!has_result_) FromSession();
+    if (contract_ != nullptr) contract_->Report(stdio_, &result_);
     if (events_ != nullptr) {
         const Status closed = events_->Close();
         if (events_status_.ok()) events_status_ = closed;
@@ -226,6 +238,11 @@ Status RunClient::OnSession() {
             id_ = message.session_started().id();
             if (Fd master = (*packet)->Take(api::FD_PTY); master.ok()) StartTerminal(std::move(master));
         }
+        if (message.has_session_result() && contract_ != nullptr) {
+            api::Message verdict;
+            *verdict.mutable_result_verdict() = contract_->Judge(**packet);
+            (void)session_.Send(verdict);  // a shim that is gone copies nothing out
+        }
         if (message.has_session_ended()) {
             session_ended_ = true;
             ended_ = message.session_ended();
@@ -273,6 +290,7 @@ void RunClient::FromSession() {
     result_.set_reason(ended_.reason());
     *result_.mutable_removal() = ended_.removal();
     for (const std::string& note : ended_.notes()) result_.add_notes(note);
+    if (ended_.has_outputs()) *result_.mutable_outputs() = ended_.outputs();
     result_.add_notes("the agent died during the run: what was refused is in the next agent's events");
 }
 

@@ -8,6 +8,7 @@
 #include "exporters/exporter.h"
 #include "userspace/api/channel.h"
 #include "userspace/cmd/client.h"
+#include "userspace/cmd/contract_run.h"
 #include "userspace/cmd/result_file.h"
 #include "userspace/cmd/run_request.h"
 #include "userspace/cmd/seen_numbers.h"
@@ -27,6 +28,7 @@ class RunClient {
 
   private:
     StatusOr<int> RunToEnd();
+    StatusOr<RunRequest> Request();
     Status Prepare();
     Status SendRun(RunRequest request);
     Status Loop();
@@ -44,6 +46,7 @@ class RunClient {
 
     const ClientOptions& options_;
     const RunFlags& flags_;
+    std::unique_ptr<ContractRun> contract_;  // null = none
     SharedFlags shared_;
     api::Channel agent_;
     api::Channel session_;

@@ -56,6 +56,10 @@ void AddFlags(CLI::App* run, RunFlags* flags) {
     run->add_option("--seccomp", flags->seccomp, "Seccomp profile in OCI format in place of the default one");
     run->add_option("--require", flags->require, "lsm: fail unless every verdict prevents")
         ->check(CLI::IsMember({"lsm", "signal"}));
+    run->add_option("--contract", flags->contract,
+                    "ToolContract: which command and arguments, policy, inputs, outputs and limits (docs/contract.md)");
+    run->add_option("--approval", flags->approval,
+                    "Where a contract's approval is asked for: file:PATH, unix:PATH or exec:CMD; nothing is made before the answer");
     run->add_flag("--no-tty", flags->no_tty, "No terminal inside, even when the caller has one");
     run->add_flag("--quiet,-q", flags->quiet,
                   "No summary of what was refused; why it was killed or not run is said, and what was not "

@@ -166,15 +166,15 @@ StatusOr<policy::ResolvedPolicy> PolicyStore::FromKnownText(const api::PolicySou
     return known_texts_.emplace(key, std::move(policy)).first->second;
 }
 
-StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) const {
+// Empty = none. kAlreadyExists: several.
+StatusOr<std::string> PolicyStore::SelectedName(const model::Labels& labels) const {
     std::vector<std::string> matches;
     for (const std::string& name : library_.Names()) {
         if (Matches(*library_.Find(name), labels)) matches.push_back(name);
     }
     if (matches.size() > 1) {
-        return absl::FailedPreconditionError(absl::StrCat("several policies select this sandbox (",
-                                                          absl::StrJoin(matches, ", "),
-                                                          "): name one with --policy"));
+        return absl::AlreadyExistsError(
+            absl::StrCat("several policies select this sandbox (", absl::StrJoin(matches, ", "), ")"));
     }
     // The policy that was meant for these labels may be in a file that was not understood, and the
     // default may allow more.
@@ -184,10 +184,26 @@ StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) cons
                          "name a policy with --policy\n",
                          broken_));
     }
-    const std::string name = matches.empty() ? default_policy_ : matches.front();
+    return matches.empty() ? "" : matches.front();
+}
+
+StatusOr<std::optional<policy::ResolvedPolicy>> PolicyStore::Select(const model::Labels& labels) {
+    SK_RETURN_IF_ERROR(Refresh());
+    SK_ASSIGN_OR_RETURN(const std::string name, SelectedName(labels));
+    if (name.empty()) return std::nullopt;
+    SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, library_.Resolve(name));
+    return policy;
+}
+
+StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) const {
+    const StatusOr<std::string> one = SelectedName(labels);
+    if (absl::IsAlreadyExists(one.status()))
+        return absl::FailedPreconditionError(absl::StrCat(one.status().message(), ": name one with --policy"));
+    SK_ASSIGN_OR_RETURN(const std::string selected, one);
+    const std::string name = selected.empty() ? default_policy_ : selected;
     SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, library_.Resolve(name));
     return ChosenPolicy{.policy = std::move(policy),
-                        .note = matches.empty()
+                        .note = selected.empty()
                                     ? absl::StrCat("no policy given and none selects it: using ", name)
                                     : absl::StrCat("policy ", name, " selects it")};
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,13 @@ class PolicyStore {
     // with errors may have held the one that would.
     StatusOr<ChosenPolicy> Choose(const api::PolicySource& source, const model::Labels& labels);
 
+    // The one policy whose selector fits; nothing where none does. There is no default here. kAlreadyExists when several fit,
+    // kFailedPrecondition when none does and a file with errors may have held it.
+    StatusOr<std::optional<policy::ResolvedPolicy>> Select(const model::Labels& labels);
+
   private:
     Status Refresh();
+    StatusOr<std::string> SelectedName(const model::Labels& labels) const;
     StatusOr<policy::ResolvedPolicy> FromText(const api::PolicySource& source) const;
     StatusOr<policy::ResolvedPolicy> FromKnownText(const api::PolicySource& source);
     StatusOr<ChosenPolicy> BySelector(const model::Labels& labels) const;

@@ -9,11 +9,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/time.h"
+#include "userspace/contract/call.h"
+#include "userspace/contract/quantity.h"
 #include "userspace/launch/seccomp.h"
 #include "userspace/policy/yaml_tree.h"
 
@@ -26,14 +26,9 @@ constexpr size_t kMaxSeccompBytes = 256 << 10;  // Docker's own profile is 15 Ki
 // tokens live there.
 constexpr const char* kPassed[] = {"LANG", "LANGUAGE", "TERM", "TZ", "COLORTERM", "NO_COLOR"};
 
-bool LooksLikeFile(const std::string& policy) {
-    return absl::StrContains(policy, '/') || absl::EndsWith(policy, ".yaml") ||
-           absl::EndsWith(policy, ".yml");
-}
-
 Status AddPolicy(const RunFlags& flags, api::Run* run) {
     if (flags.policy.empty()) return absl::OkStatus();
-    if (!LooksLikeFile(flags.policy)) {
+    if (!IsPolicyFile(flags.policy)) {
         run->mutable_policy()->set_name(flags.policy);
         return absl::OkStatus();
     }
@@ -67,7 +62,7 @@ Status AddLabels(const RunFlags& flags, api::Run* run) {
 
 void AddEnvironment(const RunFlags& flags, api::Run* run) {
     std::vector<std::pair<std::string, std::string>> env = {
-        {"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+        {"PATH", contract::kPath},
         {"HOME", "/tmp"},
         {"TMPDIR", "/tmp"}};
     const auto set = [&env](const std::string& key, const std::string& value) {
@@ -96,24 +91,6 @@ void AddEnvironment(const RunFlags& flags, api::Run* run) {
         }
     }
     for (const auto& [key, value] : env) run->add_env(absl::StrCat(key, "=", value));
-}
-
-StatusOr<uint64_t> ParseSize(const std::string& text, absl::string_view flag) {
-    absl::string_view digits = text;
-    int shift = 0;
-    for (const auto& [suffix, bits] :
-         {std::pair{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"K", 10}, {"M", 20}, {"G", 30}}) {
-        if (absl::EndsWith(digits, suffix)) {
-            digits.remove_suffix(absl::string_view(suffix).size());
-            shift = bits;
-            break;
-        }
-    }
-    uint64_t value = 0;
-    if (!absl::SimpleAtoi(digits, &value) || value == 0 || value > (uint64_t{1} << 33)) {
-        return absl::InvalidArgumentError(absl::StrCat(flag, " takes a size such as 64MiB, not ", text));
-    }
-    return value << shift;
 }
 
 Status AddDirectory(const std::string& path, const char* flag, api::FdRole role, RunRequest* request) {
@@ -154,7 +131,13 @@ Status AddBinds(const RunFlags& flags, RunRequest* request) {
 
 }  // namespace
 
+bool IsPolicyFile(const std::string& policy) {
+    return absl::StrContains(policy, '/') || absl::EndsWith(policy, ".yaml") || absl::EndsWith(policy, ".yml");
+}
+
 Status CheckRunFlags(const RunFlags& flags) {
+    if (!flags.approval.empty() && flags.contract.empty())
+        return absl::InvalidArgumentError("--approval is for a run by --contract: what is approved is the contract, arguments, inputs and policy");
     if (!flags.empty.empty()) {
         return absl::InvalidArgumentError(absl::StrCat(
             flags.empty.front(), " is given, and its value is empty: leave it out, or give one"));
@@ -175,16 +158,14 @@ StatusOr<RunRequest> MakeRunRequest(const RunFlags& flags) {
     SK_RETURN_IF_ERROR(AddLabels(flags, &run));
     AddEnvironment(flags, &run);
     if (!flags.timeout.empty()) {
-        absl::Duration timeout;
-        if (!absl::ParseDuration(flags.timeout, &timeout) || timeout <= absl::ZeroDuration()) {
-            return absl::InvalidArgumentError(
-                absl::StrCat("--timeout takes a duration such as 30s or 5m, not ", flags.timeout));
-        }
-        run.set_timeout_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(timeout)));
+        const StatusOr<uint64_t> timeout = contract::ParseTime(flags.timeout);
+        if (!timeout.ok()) return absl::InvalidArgumentError(absl::StrCat("--timeout takes ", timeout.status().message()));
+        run.set_timeout_ns(*timeout);
     }
     if (!flags.out_size.empty()) {
-        SK_ASSIGN_OR_RETURN(const uint64_t size, ParseSize(flags.out_size, "--out-size"));
-        run.set_out_bytes(size);
+        const StatusOr<uint64_t> size = contract::ParseSize(flags.out_size);
+        if (!size.ok()) return absl::InvalidArgumentError(absl::StrCat("--out-size takes ", size.status().message()));
+        run.set_out_bytes(*size);
     }
     if (!flags.seccomp.empty()) {
         StatusOr<std::string> json = ReadFile(flags.seccomp, kMaxSeccompBytes);

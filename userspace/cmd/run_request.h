@@ -29,6 +29,8 @@ struct RunFlags {
     std::string workdir = "/";
     std::string seccomp;
     std::string require;
+    std::string contract;  // a file; what it says holds in place of the flags of the same meaning
+    std::string approval;
     bool no_tty = false;
     bool quiet = false;
     std::vector<std::string> empty;  // flags that were given an empty value, as they are called
@@ -40,6 +42,9 @@ struct RunRequest {
     api::Run run;
     std::vector<std::pair<api::FdRole, Fd>> fds;
 };
+
+// Has a / or ends in .yaml; else it is a name.
+bool IsPolicyFile(const std::string& policy);
 
 // What needs no look at the host: a variable of the caller's script that is empty must not turn
 // into a flag that was not given.

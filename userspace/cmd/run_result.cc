@@ -1,7 +1,9 @@
 #include "userspace/cmd/run_result.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/sha256.h"
 #include "userspace/cmd/json.h"
 #include "userspace/model/json.h"
 #include "userspace/model/text.h"
@@ -30,7 +32,8 @@ std::string TimesJson(const api::Timeline& times) {
                                                       {"kill_asked", times.kill_asked()},
                                                       {"empty", times.empty()},
                                                       {"ended", times.ended()},
-                                                      {"removed", times.removed()}};
+                                                      {"removed", times.removed()},
+                                                      {"evidence_kept", times.evidence_kept()}};
     for (const auto& [name, boot_ns] : steps) {
         if (boot_ns != 0) out.Add(absl::StrCat(name, "_boot_ns"), boot_ns);
     }
@@ -64,6 +67,50 @@ std::string EvidenceJson(const api::RunResult& result) {
     return JsonArray(rows);
 }
 
+std::string Hex(const std::string& bytes) { return absl::BytesToHexString(bytes); }
+
+std::string OutputsJson(const api::Outputs& outputs) {
+    std::vector<std::string> copied, dropped;
+    for (const api::OutFile& file : outputs.files()) {
+        JsonObject row;
+        copied.push_back(row.Add("path", file.path()).Add("bytes", file.size()).Add("sha256", Hex(file.sha256())).Done());
+    }
+    for (const api::OutDropped& file : outputs.dropped()) dropped.push_back(JsonObject().Add("path", file.path()).Add("reason", file.reason()).Done());
+    JsonObject out;
+    out.Add("files", outputs.file_count()).Add("bytes", outputs.bytes()).AddRaw("copied", JsonArray(copied));
+    return out.Add("dropped_count", outputs.dropped_count()).AddRaw("dropped", JsonArray(dropped)).Done();
+}
+
+std::string ContractJson(const api::ContractReport& contract) {
+    std::vector<std::string> inputs, streams;
+    for (const api::InputFile& file : contract.inputs()) {
+        JsonObject row;
+        inputs.push_back(row.Add("path", file.path()).Add("bytes", file.size()).Add("sha256", Hex(file.sha256())).Done());
+    }
+    for (const api::StreamReport& stream : contract.streams()) {
+        JsonObject row;
+        row.Add("name", stream.name()).Add("bytes", stream.bytes()).Add("dropped_bytes", stream.dropped_bytes());
+        streams.push_back(row.Add("sha256", stream.sha256()).Add("untrusted", true).Done());
+    }
+    JsonObject approval;
+    approval.Add("by", contract.approved_by()).Add("reason", contract.approval_reason()).Add("uid", contract.approver_uid());
+    JsonObject out;
+    out.Add("name", contract.name()).Add("tool", contract.tool()).Add("sha256", contract.contract_sha256());
+    out.Add("arguments_sha256", contract.arguments_sha256()).Add("inputs_sha256", contract.inputs_sha256());
+    out.Add("policy_sha256", contract.policy_sha256()).Add("call_sha256", contract.call_sha256());
+    out.AddRaw("approval", contract.approved() ? approval.Done() : "null");
+    return out.AddRaw("inputs", JsonArray(inputs)).AddRaw("streams", JsonArray(streams)).Done();
+}
+
+// What a tool wrote is data of a stranger, also where it is what the schema says.
+std::string ToolResultJson(const api::ContractReport& contract) {
+    JsonObject out;
+    out.Add("status", contract.result_status()).Add("reason", contract.result_reason()).Add("untrusted", true);
+    const bool accepted = contract.result_status() == "accepted";
+    if (accepted) out.Add("sha256", Sha256Hex(contract.result_json()));
+    return out.AddRaw("value", accepted ? contract.result_json() : "null").Done();
+}
+
 }  // namespace
 
 std::string ResultJson(const api::RunResult& result) {
@@ -78,6 +125,7 @@ std::string ResultJson(const api::RunResult& result) {
     JsonObject removal;
     removal.Add("clean", result.removal().clean())
         .AddRaw("left_over", StringsJson(result.removal().left_over()));
+    if (result.overrun_ns() != 0) removal.Add("overrun_ns", result.overrun_ns());
     JsonObject out;
     out.Add("id", result.id()).Add("exit_code", result.exit_code()).Add("end", result.end());
     out.Add("reason", result.reason()).Add("code", result.code());
@@ -85,6 +133,12 @@ std::string ResultJson(const api::RunResult& result) {
     out.AddRaw("sandbox", LabelsJson(result.labels())).AddRaw("times", TimesJson(result.times()));
     out.AddRaw("summary", summary.empty() ? "{}" : summary).AddRaw("evidence", EvidenceJson(result));
     out.AddRaw("removal", removal.Done()).AddRaw("coverage", AttestationJson(attestation));
+    if (!result.evidence_path().empty()) out.AddRaw("evidence_folder", JsonObject().Add("path", result.evidence_path()).Add("manifest_sha256", result.evidence_sha256()).Done());
+    if (result.has_outputs()) out.AddRaw("outputs", OutputsJson(result.outputs()));
+    if (result.has_contract()) {
+        out.AddRaw("contract", ContractJson(result.contract()));
+        if (!result.contract().result_status().empty()) out.AddRaw("result", ToolResultJson(result.contract()));
+    }
     return out.AddRaw("notes", StringsJson(result.notes())).Done();
 }
 

@@ -12,11 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/errno.h"
+#include "userspace/cmd/shim_out.h"
 #include "userspace/cmd/shim_spec.h"
 #include "userspace/launch/dns_sockets.h"
 #include "userspace/launch/native.h"
-#include "userspace/launch/out_copy.h"
-#include "userspace/model/text.h"
 
 namespace stockade::cmd {
 namespace {
@@ -62,6 +61,7 @@ class Shim {
     void End(const std::string& end, const std::string& reason);
     void OnEnded(bool over);
     Status Destroy();
+    void AskVerdict();
     void CopyOut();
     void Finish();
     void Fail(const Status& status);
@@ -376,24 +376,20 @@ void Shim::CopyOut() {
         last_.add_notes(absl::StrCat("nothing was copied from /out: ", withhold_));
         return;
     }
-    const api::Run& run = start().run();
-    const StatusOr<launch::OutReport> report =
-        launch::CopyOut(sandbox_->out_fd(), out_.get(), run.caller_uid(), run.caller_gid(),
-                        {.max_bytes = run.out_bytes() > 0 ? run.out_bytes() : 256ull << 20});
+    const StatusOr<launch::OutReport> report = CopyOutOf(*sandbox_, out_.get(), start().run());
     if (!report.ok()) {
         last_.add_notes(absl::StrCat("copy from /out: ", report.status().message()));
         return;
     }
-    for (const launch::OutDropped& dropped : report->dropped) {
-        if (last_.notes_size() >= 20) break;
-        // The sandbox chose the name: any bytes, and a message holds UTF-8.
-        std::string path;
-        (void)model::AppendEscaped(dropped.path, &path);
-        last_.add_notes(absl::StrCat("not copied from /out: ", path, ": ", dropped.reason));
-    }
-    if (report->dropped_count > 20) {
-        last_.add_notes(absl::StrCat("not copied from /out: ", report->dropped_count, " in all"));
-    }
+    TellOutputs(*report, start().run().has_contract(), &last_);
+}
+
+// Without the client's word on the result nothing leaves /out.
+void Shim::AskVerdict() {
+    const api::Contract& contract = start().run().contract();
+    if (contract.result_file().empty() || sandbox_ == nullptr || sandbox_->out_fd() < 0) return;
+    if (last_.end() == "failed" || !withhold_.empty()) return;
+    withhold_ = AskForVerdict(*sandbox_, contract, session_);
 }
 
 Status Shim::Destroy() {
@@ -411,10 +407,12 @@ void Shim::Finish() {
         // They may be in the middle of a write.
         if (absl::IsDeadlineExceeded(destroyed)) withhold_ = "tasks of it could not be ended yet";
     }
+    AskVerdict();
     CopyOut();
     Message message;
     api::ShimDestroyed& destroyed = *message.mutable_shim_destroyed();
     *destroyed.mutable_removal() = removal;
+    if (last_.has_outputs()) *destroyed.mutable_outputs() = last_.outputs();
     destroyed.set_boot_ns(BootNow());
     *destroyed.mutable_notes() = last_.notes();
     Tell(message);

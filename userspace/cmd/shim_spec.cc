@@ -73,6 +73,9 @@ StatusOr<launch::NativeSpec> MakeSpec(api::Packet& order) {
     spec.stdio[1] = Borrow(order, api::FD_STDOUT);
     spec.stdio[2] = Borrow(order, api::FD_STDERR);
     spec.in = order.Take(api::FD_IN);
+    spec.in_listed = run.has_contract();
+    for (const api::InputFile& file : run.contract().inputs())
+        spec.in_files.push_back({.path = file.path(), .bytes = file.size(), .sha256 = file.sha256()});
     spec.rootfs = order.Take(api::FD_ROOTFS);
     if (run.out_bytes() > 0) spec.out_max_bytes = run.out_bytes();
     SK_RETURN_IF_ERROR(AddBinds(order, &spec));

@@ -7,8 +7,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
+#include "userspace/base/sha256.h"
 
 namespace stockade::cmd {
 namespace {
@@ -19,7 +22,8 @@ enum class AtStop { kLeave, kDrain };
 
 // Until `from` ends, `to` breaks, or `stop` is readable; kDrain: what lies in `from` by then is copied
 // yet. The error of `to`, if it was that.
-Status Copy(int from, int to, int stop, AtStop at_stop) {
+template <typename Take>
+Status CopyTo(int from, int stop, AtStop at_stop, const Take& take) {
     char buffer[kChunkBytes];
     while (true) {
         pollfd fds[] = {{.fd = from, .events = POLLIN, .revents = 0},
@@ -33,8 +37,12 @@ Status Copy(int from, int to, int stop, AtStop at_stop) {
         // Somebody who shares the stream may have made it non-blocking, and read what was there.
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return absl::OkStatus();
-        SK_RETURN_IF_ERROR(WriteAll(to, absl::string_view(buffer, static_cast<size_t>(n))));
+        SK_RETURN_IF_ERROR(take(absl::string_view(buffer, static_cast<size_t>(n))));
     }
+}
+
+Status Copy(int from, int to, int stop, AtStop at_stop) {
+    return CopyTo(from, stop, at_stop, [to](absl::string_view bytes) { return WriteAll(to, bytes); });
 }
 
 bool SameFile(const struct stat& a, const struct stat& b) {
@@ -62,7 +70,7 @@ Status StdioRelay::Prepare() {
             continue;
         }
         const bool null = S_ISCHR(st[stream].st_mode) && st[stream].st_rdev == makedev(1, 3);
-        if (S_ISFIFO(st[stream].st_mode) || null) continue;
+        if ((S_ISFIFO(st[stream].st_mode) || null) && (stream == 0 || limit_bytes_ == 0)) continue;
         // Two pipes would mix up the order in which the lines of a common log were written.
         joined_ = stream == 2 && ours_[1].ok() && SameFile(st[1], st[2]);
         if (!joined_) SK_RETURN_IF_ERROR(MakePipe(stream));
@@ -76,9 +84,25 @@ int StdioRelay::fd(int stream) const {
     return fcntl(stream, F_GETFD) < 0 ? -1 : stream;
 }
 
+Status StdioRelay::CopyLimited(int stream) {
+    Stream& report = streams_[stream];
+    Sha256Stream digest;
+    const Status status = CopyTo(ours_[stream].get(), stop_.get(), AtStop::kDrain, [&](absl::string_view bytes) {
+        const absl::string_view kept = bytes.substr(0, std::min<uint64_t>(bytes.size(), limit_bytes_ - report.bytes));
+        report.dropped_bytes += bytes.size() - kept.size();
+        if (kept.empty()) return absl::OkStatus();
+        SK_RETURN_IF_ERROR(WriteAll(stream, kept));
+        report.bytes += kept.size();
+        digest.Add(kept);
+        return absl::OkStatus();
+    });
+    report.sha256 = digest.Hex();
+    return status;
+}
+
 // However it ends, the pipe is closed: who writes on into it is told, and does not wait.
 void StdioRelay::Output(int stream) {
-    const Status status = Copy(ours_[stream].get(), stream, stop_.get(), AtStop::kDrain);
+    const Status status = limit_bytes_ > 0 ? CopyLimited(stream) : Copy(ours_[stream].get(), stream, stop_.get(), AtStop::kDrain);
     // EPIPE and ECONNRESET: the reader has gone, which is how `| head` ends.
     const bool gone = absl::IsFailedPrecondition(status) || absl::IsUnavailable(status);
     if (!status.ok() && !gone) failed_[stream] = status;

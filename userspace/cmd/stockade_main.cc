@@ -8,11 +8,15 @@
 #include "userspace/cmd/client.h"
 #include "userspace/cmd/command_words.h"
 #include "userspace/cmd/completion.h"
+#include "userspace/cmd/contract_command.h"
 #include "userspace/cmd/control_commands.h"
 #include "userspace/cmd/dns_command.h"
 #include "userspace/cmd/doctor_command.h"
+#include "userspace/cmd/gc_command.h"
+#include "userspace/cmd/k8s_command.h"
 #include "userspace/cmd/policy_command.h"
 #include "userspace/cmd/query_commands.h"
+#include "userspace/cmd/record_command.h"
 #include "userspace/cmd/rules_command.h"
 #include "userspace/cmd/run_command.h"
 #include "userspace/cmd/timeline_command.h"
@@ -52,9 +56,13 @@ void AddOtherCommands(CLI::App& app, ClientOptions& client, int& exit_code) {
     AddQueryCommands(app, client, exit_code);
     AddControlCommands(app, client, exit_code);
     AddPolicyCommand(app, client, exit_code);
+    AddContractCommand(app, client, exit_code);
+    AddGcCommand(app, client, exit_code);
+    AddRecordCommand(app, client, exit_code);
     AddRulesCommand(app, client, exit_code);
     AddDnsCommand(app, exit_code);
     AddDoctorCommand(app, client, exit_code);
+    AddK8sCommand(app, exit_code);
     AddTimelineCommand(app, exit_code);
     AddVerifyCommand(app, exit_code);
     AddCompletionCommand(app, exit_code);

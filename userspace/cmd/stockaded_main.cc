@@ -200,7 +200,6 @@ Status Serve(const Flags& flags, Helper& helper, ServiceManager service) {
                                                              .keys = keys.ok() ? *keys : std::nullopt}));
     SK_ASSIGN_OR_RETURN(launch::CgroupHome home, launch::FindCgroupHome(config.cgroup_name));
     SK_RETURN_IF_ERROR(sensor->AttachNetwork(home.dir.get()));
-    SK_RETURN_IF_ERROR(sensor->RemoveEarlierSets());
     SK_ASSIGN_OR_RETURN(Fd listen, api::Listen(config.socket_path()));
     if (const std::optional<gid_t> group = Access(config.api).group(); group.has_value()) {
         SK_RETURN_IF_ERROR(OpenSocketTo(config.socket_path(), *group));

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
@@ -24,6 +26,8 @@ namespace {
 
 // So begin the names under which the system call exit is pinned while a sandbox lives.
 constexpr char kCallsPin[] = "sys_exit_";
+
+std::string NetworkPin(uint64_t cgroup_id, size_t number) { return absl::StrCat("net_", cgroup_id, "_", number); }
 
 StatusOr<sk_hash_keys> DrawKeys() {
     sk_hash_keys keys{};
@@ -69,6 +73,7 @@ class SensorImpl : public Sensor {
     Status RetirePolicy(uint32_t index) override { return policies_->Release(index); }
     StatusOr<SlotRef> BindSlot(const Binding& binding) override;
     Status AttachNetwork(int cgroup_fd) override;
+    Status DetachNetwork(uint64_t cgroup_id) override;
     Status RemoveEarlierSets() override;
     Status Label(const SlotRef& ref, int pidfd) override { return slots_->Label(ref, pidfd); }
     StatusOr<int> LabelPresent(const SlotRef& ref) override { return slots_->LabelPresent(ref); }
@@ -112,7 +117,7 @@ class SensorImpl : public Sensor {
     sk_hash_keys keys_{};
     Pins pins_;
     std::unique_ptr<class Programs> programs_;
-    std::vector<Link> cgroup_links_;
+    std::map<uint64_t, std::vector<Link>> cgroup_links_;  // by the cgroup's id
     std::unique_ptr<PolicyMaps> policies_;
     std::unique_ptr<Slots> slots_;
     std::unique_ptr<DnsMaps> dns_;
@@ -215,12 +220,25 @@ Status SensorImpl::FreeSlot(const SlotRef& ref) {
 Status SensorImpl::AttachNetwork(int cgroup_fd) {
     struct stat cgroup {};
     if (fstat(cgroup_fd, &cgroup) != 0) return ErrnoStatus(errno, "look at the cgroup");
-    SK_ASSIGN_OR_RETURN(std::vector<Link> links, programs_->AttachCgroup(cgroup_fd));
+    if (cgroup_links_.contains(cgroup.st_ino)) return absl::AlreadyExistsError("the cgroup has the network programs");
+    SK_ASSIGN_OR_RETURN(cgroup_links_[cgroup.st_ino], programs_->AttachCgroup(cgroup_fd));
+    const std::vector<Link>& links = cgroup_links_[cgroup.st_ino];
     for (size_t i = 0; i < links.size(); i++) {
-        SK_RETURN_IF_ERROR(pins_.PinLink(*programs_, absl::StrCat("net_", cgroup.st_ino, "_", i), bpf_link__fd(links[i].get())));
-        cgroup_links_.push_back(std::move(links[i]));
+        const Status pinned = pins_.PinLink(*programs_, NetworkPin(cgroup.st_ino, i), bpf_link__fd(links[i].get()));
+        if (pinned.ok()) continue;
+        (void)DetachNetwork(cgroup.st_ino);  // all or none; the failure to pin is told
+        return pinned;
     }
     return absl::OkStatus();
+}
+
+Status SensorImpl::DetachNetwork(uint64_t cgroup_id) {
+    const auto found = cgroup_links_.find(cgroup_id);
+    if (found == cgroup_links_.end()) return absl::OkStatus();
+    Status status;
+    for (size_t i = 0; i < found->second.size(); i++) status.Update(pins_.Unpin(*programs_, NetworkPin(cgroup_id, i)));
+    cgroup_links_.erase(found);
+    return status;
 }
 
 Status SensorImpl::RemoveEarlierSets() {

@@ -114,8 +114,10 @@ class Sensor {
     };
     // Takes a free slot and makes it live: from here on tasks in the cgroup are this sandbox's.
     virtual StatusOr<SlotRef> BindSlot(const Binding& binding) = 0;
-    // Attaches the network programs to a cgroup (once for the parent of all launched sandboxes).
+    // Attaches the network programs to a cgroup (once for the parent of all launched sandboxes; pods carry them on their own).
     virtual Status AttachNetwork(int cgroup_fd) = 0;
+    // Ends that, by the cgroup's inode number: the cgroup may be gone. OK where nothing is attached by this agent.
+    virtual Status DetachNetwork(uint64_t cgroup_id) = 0;
     // Ends a take-over: detaches the programs of earlier agents. Not before everything that they judge
     // has a program of ours, AttachNetwork's included: until then theirs stand.
     virtual Status RemoveEarlierSets() = 0;

@@ -117,15 +117,19 @@ Status RemoveTree(int parent, const std::string& name, int depth) {
 
 }  // namespace
 
-StatusOr<CgroupHome> FindCgroupHome(const std::string& name) {
+StatusOr<CgroupHome> OpenCgroupHome(const std::string& name) {
     SK_ASSIGN_OR_RETURN(std::string root, FindCgroup2());
     CgroupHome home;
     home.path = absl::StrCat(root, "/", name);
-    if (mkdir(home.path.c_str(), 0755) != 0 && errno != EEXIST) {
-        return ErrnoStatus(errno, absl::StrCat("make ", home.path));
-    }
     SK_ASSIGN_OR_RETURN(home.dir, Fd::Open(home.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     return home;
+}
+
+StatusOr<CgroupHome> FindCgroupHome(const std::string& name) {
+    SK_ASSIGN_OR_RETURN(const std::string root, FindCgroup2());
+    const std::string path = absl::StrCat(root, "/", name);
+    if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return ErrnoStatus(errno, absl::StrCat("make ", path));
+    return OpenCgroupHome(name);
 }
 
 Status ApplyLimits(SandboxCgroup& cgroup, const CgroupLimits& limits) {

@@ -17,6 +17,8 @@ struct CgroupHome {
 
 // Finds cgroup v2 in /proc/self/mountinfo (also in hybrid set-ups) and makes `name` in it.
 // kFailedPrecondition where it is not mounted.
+// The same where it is there already; makes nothing. kNotFound.
+StatusOr<CgroupHome> OpenCgroupHome(const std::string& name = "stockade");
 StatusOr<CgroupHome> FindCgroupHome(const std::string& name = "stockade");
 
 // 0 = no limit. A limit whose controller cgroup v2 does not have is skipped and reported.

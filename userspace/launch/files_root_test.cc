@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "userspace/base/sha256.h"
 #include "userspace/launch/in_copy.h"
 #include "userspace/launch/launch_testing.h"
 #include "userspace/launch/mounts.h"
@@ -265,6 +266,35 @@ TEST_F(Files, NodeAndNpmWork) {
     Ran ran = RunSandbox(std::move(spec));
     EXPECT_EQ(ran.out, "42\n");
     EXPECT_EQ(ran.exit_status, 0);
+}
+
+// What was looked at is what is shown, and nothing beside it.
+TEST_F(Files, OnlyListedFilesAreShownAndOnlyAsTheyWere) {
+    Put("secret", "not declared\n");
+    ASSERT_TRUE(std::filesystem::create_directories(dir_ + "/deep/a"));
+    Put("deep/a/file", "deep\n");
+    Put("deep/a/other", "other\n");
+    const auto digest = [](absl::string_view text) {
+        const auto bytes = Sha256(text);
+        return std::string(bytes.begin(), bytes.end());
+    };
+    const auto run = [&](const std::vector<InFile>& files) {
+        NativeSpec spec = InSpec({"sh", "-c", "cd /in && find . -type f | sort && cat deep/a/file && (echo x >data) 2>/dev/null || echo read-only"});
+        spec.in_listed = true;
+        spec.in_files = files;
+        return RunSandbox(std::move(spec));
+    };
+    const InFile data{.path = "data", .bytes = 6, .sha256 = digest("input\n")}, deep{.path = "deep/a/file", .bytes = 5, .sha256 = digest("deep\n")};
+    const Ran ran = run({data, deep});
+    ASSERT_TRUE(ran.status.ok()) << ran.status;
+    EXPECT_EQ(ran.out, "./data\n./deep/a/file\ndeep\nread-only\n");
+    for (const InFile& changed : {InFile{.path = "data", .bytes = 6, .sha256 = digest("Input\n")}, InFile{.path = "data", .bytes = 5, .sha256 = digest("input")}, InFile{.path = "data", .bytes = 7, .sha256 = digest("input\n")},
+                                  InFile{.path = "absent", .bytes = 0, .sha256 = digest("")}, InFile{.path = "deep", .bytes = 0, .sha256 = digest("")}, InFile{.path = "../data", .bytes = 6, .sha256 = digest("input\n")}}) {
+        const Ran refused = run({changed});
+        EXPECT_FALSE(refused.status.ok()) << changed.path;
+    }
+    ASSERT_EQ(symlink("data", (dir_ + "/link").c_str()), 0);
+    EXPECT_FALSE(run({InFile{.path = "link", .bytes = 6, .sha256 = digest("input\n")}}).status.ok());
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "userspace/base/errno.h"
+#include "userspace/base/sha256.h"
 #include "userspace/launch/fs_ids.h"
 #include "userspace/launch/syscalls.h"
 
@@ -22,6 +25,26 @@ constexpr uint64_t kBeneath = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO
 class InCopier {
   public:
     explicit InCopier(const NativeSpec& spec) : spec_(spec), left_bytes_(spec.in_copy_max_bytes) {}
+
+    // Only the files of the list, and the directories that lead to them.
+    Status Listed(int source, int target) {
+        for (const InFile& file : spec_.in_files) {
+            std::vector<std::string> parts = absl::StrSplit(file.path, '/');
+            const std::string name = parts.back();
+            parts.pop_back();
+            Fd made;
+            for (const std::string& part : parts) {
+                const int at = made.ok() ? made.get() : target;
+                if (mkdirat(at, part.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(errno, "/in: make directory");
+                Fd next(SysOpenat2(at, part.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, kBeneath));
+                if (!next.ok()) return ErrnoStatus(errno, "/in: open directory");
+                SK_RETURN_IF_ERROR(Own(next.get(), 0755));
+                made = std::move(next);
+            }
+            SK_RETURN_IF_ERROR(ListedFile(source, made.ok() ? made.get() : target, file, name));
+        }
+        return absl::OkStatus();
+    }
 
     Status Directory(int source, int target, int depth) {
         if (depth > kMaxDepth) return absl::ResourceExhaustedError("/in: over 64 directories deep");
@@ -83,10 +106,30 @@ class InCopier {
         return absl::OkStatus();
     }
 
+    Status ListedFile(int source, int target, const InFile& file, const std::string& name) {
+        const auto changed = [&file] {
+            return absl::FailedPreconditionError(absl::StrCat("/in: ", file.path, " is not any more what it was when it was looked at"));
+        };
+        Fd from = OpenAsCaller(source, file.path, O_RDONLY | O_NONBLOCK);
+        struct stat st;
+        if (!from.ok() || fstat(from.get(), &st) != 0 || !S_ISREG(st.st_mode) || static_cast<uint64_t>(st.st_size) != file.bytes) return changed();
+        Sha256Stream digest;
+        const uint64_t left = left_bytes_;
+        SK_RETURN_IF_ERROR(Bytes(from, target, name, st.st_mode, &digest));
+        const std::array<uint8_t, 32> got = digest.Finish();
+        const bool same = left - left_bytes_ == file.bytes && file.sha256.size() == got.size() && memcmp(got.data(), file.sha256.data(), got.size()) == 0;
+        return same ? absl::OkStatus() : changed();
+    }
+
     Status File(int source, int target, const std::string& name) {
         Fd from = OpenAsCaller(source, name, O_RDONLY | O_NONBLOCK);
         struct stat st;
         if (!from.ok() || fstat(from.get(), &st) != 0 || !S_ISREG(st.st_mode)) return absl::OkStatus();
+        return Bytes(from, target, name, st.st_mode, nullptr);
+    }
+
+    // `digest` may be null.
+    Status Bytes(const Fd& from, int target, const std::string& name, mode_t mode, Sha256Stream* digest) {
         Fd to(openat(target, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
         if (!to.ok()) return ErrnoStatus(errno, "/in: make file");
         char buffer[65536];
@@ -99,9 +142,11 @@ class InCopier {
                     absl::StrCat("/in: over ", spec_.in_copy_max_bytes, " bytes to copy"));
             }
             left_bytes_ -= static_cast<uint64_t>(n);
-            SK_RETURN_IF_ERROR(WriteAll(to.get(), absl::string_view(buffer, static_cast<size_t>(n))));
+            const absl::string_view bytes(buffer, static_cast<size_t>(n));
+            if (digest != nullptr) digest->Add(bytes);
+            SK_RETURN_IF_ERROR(WriteAll(to.get(), bytes));
         }
-        return Own(to.get(), st.st_mode);
+        return Own(to.get(), mode);
     }
 
     Status Own(int fd, mode_t mode) {
@@ -119,7 +164,8 @@ class InCopier {
 }  // namespace
 
 Status CopyIn(int source, int target, const NativeSpec& spec) {
-    return InCopier(spec).Directory(source, target, 0);
+    InCopier copier(spec);
+    return spec.in_listed ? copier.Listed(source, target) : copier.Directory(source, target, 0);
 }
 
 }  // namespace stockade::launch

@@ -29,11 +29,14 @@ std::vector<std::string> SandboxNames(const CgroupHome& home) {
 
 }  // namespace
 
-Leftovers CleanLeftovers(const CgroupHome& home) {
+Leftovers CleanLeftovers(const CgroupHome& home, const LeftoverOptions& options) {
     Leftovers found;
     for (const std::string& name : SandboxNames(home)) {
+        if (options.is_known && options.is_known(name)) continue;
         auto dir = Fd::OpenAt(home.dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
         if (!dir.ok() || flock(dir->get(), LOCK_EX | LOCK_NB) != 0) continue;  // gone, or alive
+        found.found.push_back(absl::StrCat("cgroup ", name));
+        if (options.dry_run) continue;
         Status status = KillCgroup(*dir, kKillMs);
         if (status.ok()) status = RemoveCgroup(home.dir, name);
         if (status.ok()) {
@@ -42,7 +45,7 @@ Leftovers CleanLeftovers(const CgroupHome& home) {
             found.failed.push_back(absl::StrCat(name, ": ", status.message()));
         }
     }
-    found.networks = CleanNetworks(&found.failed);
+    found.networks = CleanNetworks(options.dry_run, &found.found, &found.failed);
     return found;
 }
 

@@ -25,6 +25,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,13 @@ struct Bind {
     // Where the file system can be idmapped, the caller's files are the sandbox's own here. Where
     // not, the sandbox writes only what its uid may: usually nothing.
     bool writable = false;
+};
+
+// One file of `in` that is to be shown.
+struct InFile {
+    std::string path;  // relative; no empty, "." or ".." component
+    uint64_t bytes = 0;
+    std::string sha256;  // 32 bytes
 };
 
 struct RlimitRow {
@@ -75,7 +83,11 @@ struct NativeSpec {
     uint16_t tty_columns = 0;
 
     Fd in;                                      // directory shown read-only at /in; none = no /in
-    uint64_t in_copy_max_bytes = 256ull << 20;  // bound of the copy where idmapping fails
+    uint64_t in_copy_max_bytes = 256ull << 20;  // bound of the copy where idmapping fails, and of one by list
+    // Only these of `in`, as copies: what was looked at is what is shown, whoever writes there meanwhile. Create fails where one has
+    // another content by now.
+    bool in_listed = false;
+    std::vector<InFile> in_files;
     uint64_t out_max_bytes = 256ull << 20;      // size of /out; 0 = no /out
     uint64_t tmp_max_bytes = 64ull << 20;       // size of /tmp
     std::vector<Bind> binds;                    // at most kMaxBinds
@@ -97,6 +109,7 @@ std::string HostView();
 bool FitsPrepared(const NativeSpec& spec);
 
 inline constexpr size_t kMaxBinds = 64;           // mounts per sandbox; real uses have a handful
+inline constexpr size_t kMaxInFiles = 4096;     // of in_files
 inline constexpr size_t kMaxHostPorts = 32;       // listening sockets in the launcher
 inline constexpr size_t kMaxArgBytes = 1u << 20;  // argv + env; half of what execve takes
 
@@ -169,11 +182,16 @@ class NativeSandbox {
 struct Leftovers {
     int cgroups = 0;
     int networks = 0;
+    std::vector<std::string> found;   // "cgroup sbx_...", "network stk7"
     std::vector<std::string> failed;  // what could not be removed, and why
+};
+struct LeftoverOptions {
+    bool dry_run = false;                                // nothing is removed
+    std::function<bool(const std::string&)> is_known{};  // ids of sandboxes that are somebody's: not looked at. Empty = none
 };
 
 // Removes what launchers that were killed have left: cgroups of the home that nobody holds, with
 // their tasks, veth links and nftables. Sandboxes whose launcher lives are not touched.
-Leftovers CleanLeftovers(const CgroupHome& home);
+Leftovers CleanLeftovers(const CgroupHome& home, const LeftoverOptions& options = {});
 
 }  // namespace stockade::launch

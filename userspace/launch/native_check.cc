@@ -76,6 +76,7 @@ Status CheckSpec(const NativeSpec& spec) {
     if (spec.uid == 0 || spec.gid == 0) return Bad("uid or gid is 0");
     SK_RETURN_IF_ERROR(CheckStdio(spec));
     if (spec.binds.size() > kMaxBinds) return Bad("over 64 binds");
+    if (spec.in_files.size() > kMaxInFiles) return Bad("over 4,096 files of /in");
     if (spec.host_ports.size() > kMaxHostPorts) return Bad("over 32 host ports");
     if (spec.landlock.paths.size() > kMaxLandlockPaths) return Bad("over 4,096 landlock paths");
     if (spec.seccomp.empty()) return Bad("there is no seccomp program");

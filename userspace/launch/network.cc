@@ -143,12 +143,14 @@ Status DisconnectNetwork(NetworkSlot& slot) {
     return absl::OkStatus();
 }
 
-int CleanNetworks(std::vector<std::string>* failed) {
+int CleanNetworks(bool dry_run, std::vector<std::string>* found, std::vector<std::string>* failed) {
     int cleaned = 0;
     for (int number : SlotFiles(kSlotDir)) {
         auto lock = LockSlot(number, 0);
         if (!lock.ok() || !lock->ok()) continue;  // alive, or gone in the meantime
         NetworkSlot slot = Describe(number, *std::move(lock));
+        found->push_back(absl::StrCat("network ", slot.link));
+        if (dry_run) continue;
         Status status = DisconnectNetwork(slot);
         if (status.ok()) {
             ++cleaned;

@@ -36,7 +36,8 @@ Status ConnectNetwork(const NetworkSlot& slot, int pidfd, bool dns);
 // Removes and looks that it is gone; idempotent.
 Status DisconnectNetwork(NetworkSlot& slot);
 // Removes what is left of slots whose launcher is gone; returns how many, failures in `failed`.
-int CleanNetworks(std::vector<std::string>* failed);
+// With `dry_run` none is. Their links' names go to `found`.
+int CleanNetworks(bool dry_run, std::vector<std::string>* found, std::vector<std::string>* failed);
 
 // The host's end of the veth that leads out of a task's network namespace, by its default route; empty where it has
 // none. `pid` must be a sandbox's, of a namespace whose routes it cannot change.

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 
+#include "userspace/base/sha256.h"
 #include "userspace/launch/launch_testing.h"
 #include "userspace/launch/mounts.h"
 
@@ -251,6 +252,55 @@ TEST_F(OutCopy, FromALiveSandboxAfterItsEnd) {
     EXPECT_EQ(Text(target_ + "/result"), "data");
     EXPECT_EQ(Dropped(*report), (std::map<std::string, std::string>{
                                     {"link", "symlink"}, {"fifo", "fifo"}, {"bomb", "over the size limit"}}));
+}
+
+TEST_F(OutCopy, OnlyWhatARuleCoversLeaves) {
+    std::filesystem::create_directories(source_ + "/report/below");
+    std::filesystem::create_directories(source_ + "/other/deep");
+    Put(source_ + "/report/1.txt", "one");
+    Put(source_ + "/report/large.txt", "too large");
+    Put(source_ + "/report/below/2.txt", "not covered");
+    Put(source_ + "/other/deep/x", "not covered");
+    Put(source_ + "/a.log", "a");
+    Put(source_ + "/b.log", "b");
+    Put(source_ + "/result.json", "{}");
+    ASSERT_EQ(symlink("/etc/passwd", (source_ + "/report/l.txt").c_str()), 0);
+    OutLimits limits;
+    limits.left_out = "result.json";
+    limits.rules = {{.pattern = *policy::ParsePattern("/report/*.txt"), .max_bytes = 4, .max_files = 9}, {.pattern = *policy::ParsePattern("/*.log"), .max_bytes = 4, .max_files = 1}};
+    const OutReport report = Copy(limits);
+    EXPECT_EQ(report.files, 2u);
+    ASSERT_EQ(report.copied.size(), 2u);
+    for (const OutCopied& copied : report.copied) EXPECT_EQ(copied.sha256, Sha256(Text(target_ + "/" + copied.path))) << copied.path;
+    const std::map<std::string, std::string> dropped = Dropped(report);
+    EXPECT_EQ(dropped.size(), 5u);
+    EXPECT_EQ(dropped.at("report/large.txt"), "over the 4 bytes that are declared");
+    EXPECT_EQ(dropped.at("report/l.txt"), "symlink");
+    EXPECT_EQ(dropped.at("report/below/2.txt"), "not declared");
+    EXPECT_EQ(dropped.at("other/deep/x"), "not declared");
+    EXPECT_EQ(dropped.count("result.json"), 0u);
+    EXPECT_TRUE(std::filesystem::exists(target_ + "/report/1.txt"));
+    EXPECT_FALSE(std::filesystem::exists(target_ + "/other")) << "a directory that nobody has declared";
+    EXPECT_FALSE(std::filesystem::exists(target_ + "/report/below"));
+    // No rule at all lets nothing leave; no list lets all.
+    limits.rules.emplace();
+    std::filesystem::remove_all(target_ + "/report");
+    EXPECT_EQ(Copy(limits).files, 0u);
+    EXPECT_EQ(Copy().files, 7u);
+}
+
+TEST_F(OutCopy, AResultIsOneRegularFile) {
+    Put(source_ + "/r", "{}");
+    Put(base_ + "/secret", "secret");
+    ASSERT_EQ(symlink((base_ + "/secret").c_str(), (source_ + "/link").c_str()), 0);
+    ASSERT_EQ(mkfifo((source_ + "/fifo").c_str(), 0666), 0);
+    ASSERT_EQ(mkdir((source_ + "/dir").c_str(), 0777), 0);
+    Put(source_ + "/huge", "");
+    ASSERT_EQ(truncate((source_ + "/huge").c_str(), 100ll << 30), 0);
+    const Fd source(open(source_.c_str(), O_PATH | O_CLOEXEC));
+    EXPECT_EQ(*ReadOut(source.get(), "r", 2), "{}");
+    EXPECT_FALSE(ReadOut(source.get(), "r", 1).ok());
+    for (const char* name : {"link", "fifo", "dir", "huge", "absent", "../secret"}) EXPECT_FALSE(ReadOut(source.get(), name, 1 << 20).ok()) << name;
 }
 
 }  // namespace

@@ -108,7 +108,9 @@ Status AddScratch(const NativeSpec& spec, RootTree& tree) {
 Status AddIn(const NativeSpec& spec, RootTree& tree) {
     if (!spec.in.ok()) return absl::OkStatus();
     SK_RETURN_IF_ERROR(MakeDirs(tree.root.get(), "in"));
-    auto mount = CloneIdmapped(spec.in.get(), spec.caller_uid, spec.caller_gid, spec.uid, spec.gid, kShown);
+    StatusOr<Fd> mount = absl::UnimplementedError("a list of files is copied");
+    if (!spec.in_listed)
+        mount = CloneIdmapped(spec.in.get(), spec.caller_uid, spec.caller_gid, spec.uid, spec.gid, kShown);
     tree.in_kind = InKind::kIdmapped;
     if (!mount.ok() && absl::IsUnimplemented(mount.status())) {
         SK_ASSIGN_OR_RETURN(Fd copy, NewTmpfs(spec.in_copy_max_bytes, kScratchInodes, "0700", spec.uid,

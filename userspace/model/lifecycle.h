@@ -16,7 +16,10 @@
     X(107, KILL_PENDING, "kill-pending") /* tasks in D state are left */            \
     X(108, KILLED, "killed")         /* carries the steps with their times */       \
     X(109, EXITED, "exited")         /* the command has ended; carries the status */ \
-    X(110, DESTROYED, "destroyed")   /* nothing of it is left */
+    X(110, DESTROYED, "destroyed")   /* nothing of it is left */                     \
+    X(111, EVIDENCE, "evidence")     /* its folder is closed; detail is where */     \
+    X(112, VERIFIED, "verified")     /* removed and kept; detail is the manifest's SHA-256 */ \
+    X(113, OVERRUN, "overrun")       /* that took longer than it may */
 
 namespace stockade::model {
 

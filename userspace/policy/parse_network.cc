@@ -173,7 +173,10 @@ void ReadRule(Reader& reader, const YamlNode& node, bool of_uid, std::vector<Net
 
 void ReadUids(Reader& reader, const YamlNode& node, NetworkSection& section) {
     reader.FreeMap(node, "network.uids", [&](const YamlNode& key, const YamlNode& value) {
-        std::optional<uint64_t> uid = reader.Number(key, "a uid", 0, kMaxUid);
+        // In JSON, and so in every object of an API server, a key cannot but be in quotes.
+        YamlNode plain = key;
+        plain.quoted = false;
+        std::optional<uint64_t> uid = reader.Number(plain, "a uid", 0, kMaxUid);
         if (!uid) return;
         const auto id = static_cast<uint32_t>(*uid);
         section.uids_at[id] = reader.At(key);

@@ -121,6 +121,9 @@ TEST(Parse, ForeignGlobsAreErrorsAndEscapesAreNot) {
 
 TEST(Parse, TypesAreNotGuessed) {
     EXPECT_THAT(ErrorsOf("  network: {loopback: [x]}\n"), HasSubstr("a port must be a number"));
+    // As JSON, and so every object of an API server, has it.
+    EXPECT_EQ(ErrorsOf("  network: {uids: {\"1001\": [{cidr: 0.0.0.0/0}]}}\n"), "");
+    EXPECT_THAT(ErrorsOf("  network: {uids: {\"1001x\": []}}\n"), HasSubstr("a uid must be a number"));
     EXPECT_THAT(ErrorsOf("  network: {uids: {root: []}}\n"), HasSubstr("a uid must be a number"));
     EXPECT_THAT(ErrorsOf("  exec: {allow: {a: b}}\n"), HasSubstr("exec.allow must be a list, not a map"));
     EXPECT_THAT(ErrorsOf("  exec: {allow: [[/a]]}\n"), HasSubstr("must be a text, not a list"));

@@ -71,4 +71,14 @@ Evidence TakeEvidence(int cgroup_fd, uint64_t deadline_boot_ns) {
     return evidence;
 }
 
+std::string TakeSockets(const Evidence& evidence, uint64_t deadline_boot_ns) {
+    if (evidence.processes.empty()) return "";
+    std::string text;
+    for (const char* kind : {"tcp", "tcp6", "udp", "udp6", "unix"}) {
+        if (BootNow() >= deadline_boot_ns) return absl::StrCat(text, "== no time for more\n");
+        absl::StrAppend(&text, "== ", kind, "\n", ReadShort(absl::StrCat("/proc/", evidence.processes.front().pid, "/net/", kind), kMaxSocketBytes));
+    }
+    return text;
+}
+
 }  // namespace stockade::sandbox

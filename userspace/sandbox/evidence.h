@@ -20,6 +20,7 @@ struct Evidence {
     uint64_t taken_boot_ns = 0;
     std::vector<ProcessEvidence> processes;
     uint64_t left_out = 0;  // pids that there was no time or room for
+    std::string sockets;    // of TakeSockets, where they are asked for
 };
 
 // A person reads these; a fork bomb has thousands that are all alike.
@@ -30,5 +31,10 @@ inline constexpr size_t kMaxCommandBytes = 256;
 // the processes' own memory: hostile, and read only for the processes that there is time for.
 // `cgroup_fd` is borrowed. Any thread.
 Evidence TakeEvidence(int cgroup_fd, uint64_t deadline_boot_ns);
+
+// Open sockets of the network namespace of one of its processes, as /proc/PID/net has them; at most kMaxSocketBytes of each kind, and
+// none after `deadline_boot_ns`.
+std::string TakeSockets(const Evidence& evidence, uint64_t deadline_boot_ns);
+inline constexpr size_t kMaxSocketBytes = 32 << 10;
 
 }  // namespace stockade::sandbox

@@ -36,6 +36,9 @@ constexpr Words kSteps[] = {
     {"exited", "The command ended", Tone::kStep},
     {"empty", "The last process was gone", Tone::kStep},
     {"destroyed", "The sandbox was removed, and nothing of it is left", Tone::kStep},
+    {"evidence", "The evidence of the sandbox was closed", Tone::kStep},
+    {"verified", "Removal and evidence were looked at", Tone::kStep},
+    {"overrun", "The removal took longer than it may", Tone::kEnd},
 };
 
 void DescribeLifecycle(const v1::Event& event, Row* row) {

@@ -133,7 +133,7 @@ def _read(done: "subprocess.CompletedProcess[bytes]", result_path: pathlib.Path,
     except (OSError, ValueError):
         pass  # told below: a run without a result was none
     said = done.stderr.decode("utf-8", "replace").strip()
-    if not raw or raw.get("end") in ("failed", "unfinished") or (done.returncode == NOT_STARTED and "end" not in raw):
+    if not raw or raw.get("end") in ("failed", "refused", "unfinished") or (done.returncode == NOT_STARTED and "end" not in raw):
         raise SandboxError(raw.get("reason") or said or f"stockade run ended with status {done.returncode}")
     events, cut = _events(events_path)
     return Result(
