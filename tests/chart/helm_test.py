@@ -69,27 +69,11 @@ def refuses_values(helm, folder):
             yield f'{what}: {status} {errors}'
 
 
-def leave_out_what_agent_lacks(path, folder):
-    """The section `kubernetes`, of an agent that does not know it: the rest is checked all the same."""
-    probe = os.path.join(folder, 'probe.yaml')
-    with open(probe, 'w', encoding='utf-8') as file:
-        file.write('kubernetes: {}\n')
-    if shared.run(os.path.join(shared.BIN, 'stockaded'), '--config', probe, '--check')[0] != 1:
-        return
-    print('    this agent has no section kubernetes: it is not checked')
-    with open(path, encoding='utf-8') as file:
-        config = yaml.safe_load(file)
-    config.pop('kubernetes', None)
-    with open(path, 'w', encoding='utf-8') as file:
-        yaml.safe_dump(config, file)
-
-
 def configuration_passes(helm, name):
     """The agent's own check takes what the chart writes, without a warning; with one word changed it does not."""
     documents = helm.template(rendered.values_of(name))
     with tempfile.TemporaryDirectory(prefix='stockade-chart.') as folder:
         path = rendered.write_files(documents, folder)
-        leave_out_what_agent_lacks(path, folder)
         check = (os.path.join(shared.BIN, 'stockaded'), '--config', path, '--check')
         status, output, errors = shared.run(*check)
         if status or ': ok' not in output:
