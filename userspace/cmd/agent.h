@@ -127,6 +127,7 @@ class Agent {
         respond::KillTimes kill;
         std::shared_ptr<sandbox::Evidence> evidence;
         std::string contract_name, contract_sha256;  // empty = it has none
+        std::vector<std::string> raw_argv;           // with its secrets, until its evidence has it
         bool evidence_open = false;                  // its folder is written
         bool evidence_awaited = false;               // its folder is being closed, and its result waits for that
         int kill_client_fd = -1;  // waits for a KillReply

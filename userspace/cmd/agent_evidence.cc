@@ -10,6 +10,7 @@
 #include "userspace/cmd/agent.h"
 #include "userspace/cmd/json.h"
 #include "userspace/cmd/run_result.h"
+#include "userspace/cmd/shown_command.h"
 #include "userspace/decode/redact.h"
 #include "userspace/model/lifecycle.h"
 #include "userspace/policy/canonical.h"
@@ -27,6 +28,11 @@ std::string Redacted(std::string text) {
     return text;
 }
 
+std::string Spaced(std::string command) {
+    std::replace(command.begin(), command.end(), '\0', ' ');
+    return command;
+}
+
 template <typename Texts>
 std::string TextsJson(const Texts& texts, bool redact) {
     std::vector<std::string> rows;
@@ -39,7 +45,7 @@ std::string ProcessesJson(const sandbox::Evidence& evidence, bool redact) {
     for (const sandbox::ProcessEvidence& process : evidence.processes) {
         JsonObject row;
         row.Add("pid", process.pid).Add("ppid", process.ppid).Add("state", std::string(1, process.state)).Add("start_boot_ns", process.start_boot_ns);
-        rows.push_back(row.Add("comm", process.comm).Add("command", redact ? Redacted(process.command) : process.command).Done());
+        rows.push_back(row.Add("comm", process.comm).Add("command", redact ? ShownCommand(process) : Spaced(process.command)).Done());
     }
     return JsonObject().Add("taken_boot_ns", evidence.taken_boot_ns).Add("left_out", evidence.left_out).AddRaw("processes", JsonArray(rows)).Done() + "\n";
 }
@@ -71,7 +77,8 @@ void Agent::OpenEvidence(Run& run, const sandbox::Sandbox& sandbox) {
     object.Add("policy", run.attestation.policy()).Add("policy_hash", run.attestation.policy_hash()).Add("mode", sandbox.mode).Add("backend", run.attestation.backend());
     object.AddRaw("conditions", TextsJson(sandbox.conditions, false)).AddRaw("coverage", TextsJson(run.attestation.coverage(), false)).AddRaw("notes", TextsJson(run.attestation.notes(), true));
     object.Add("contract", run.contract_name).Add("contract_sha256", run.contract_sha256).Add("attested_boot_ns", sandbox.times.attested_ns);
-    EvidenceKeeper::Files files = {{"sandbox.json", object.Done() + "\n"}, {"policy.txt", policy::CanonicalText(run.policy)}, {"raw/argv.json", TextsJson(sandbox.argv, false) + "\n"}};
+    EvidenceKeeper::Files files = {{"sandbox.json", object.Done() + "\n"}, {"policy.txt", policy::CanonicalText(run.policy)}, {"raw/argv.json", TextsJson(run.raw_argv, false) + "\n"}};
+    run.raw_argv.clear();
     const StatusOr<std::string> mounts = ReadFile(absl::StrCat("/proc/", sandbox.init_pid, "/mountinfo"), kMaxMountBytes);
     files["mounts.txt"] = mounts.ok() ? *mounts : absl::StrCat("not read: ", mounts.status().message(), "\n");
     keeper_->Open(run.id, std::move(files));

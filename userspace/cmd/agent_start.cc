@@ -149,6 +149,7 @@ Status Agent::PrepareRun(Connection& connection, api::Packet& packet, std::strin
         run.notes.push_back(std::move(note));
     for (const int role : packet.message.fds()) run.own_root |= role == api::FD_ROOTFS;
     run.client_fd = connection.channel.fd();
+    if (keeper_ != nullptr) run.raw_argv.assign(request.argv().begin(), request.argv().end());
     // For lists and state files: the shim has its own.
     sandbox->argv = WithoutSecrets({request.argv().begin(), request.argv().end()});
     sandbox->mode = run.policy.mode == SK_MODE_OBSERVE ? "observe" : "enforce";

@@ -173,8 +173,10 @@ StatusOr<api::Channel> ConnectOrStartAgent(const ClientOptions& options) {
     channel = WaitForAgent(runtime_dir, socket);
     if (channel.ok() || !absl::IsUnavailable(channel.status())) return channel;
     const Status started = StartAgent(options, socket);
-    if (!started.ok()) return Annotate(started, "start the agent");
-    return api::Channel::Connect(socket);
+    if (started.ok()) return api::Channel::Connect(socket);
+    // One whose client was killed over its start may have come to the lock first.
+    if (AgentHoldsLock(runtime_dir)) channel = WaitForAgent(runtime_dir, socket);
+    return channel.ok() ? std::move(channel) : Annotate(started, "start the agent");
 }
 
 std::string OtherConfigNote(const ClientOptions& options) {
