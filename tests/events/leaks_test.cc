@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/events/otlp_receiver.h"
+#include "tests/tools/free_port.h"
 #include "tests/tools/product.h"
 #include "userspace/base/fd.h"
 #include "userspace/decode/redact_secrets.h"
@@ -43,7 +44,7 @@ class Leaks : public testing::Test {
   protected:
     void SetUp() override {
         product_ = std::make_unique<tests::Product>();
-        port_ = FreePort();
+        port_ = tests::FreePort();
         product_->Configure(absl::StrCat("metrics: {listen: \"127.0.0.1:", port_, "\"}\nevents:\n  exporters:\n    - {kind: jsonl, path: ",
                                          product_->Path("events.jsonl"), "}\n    - {kind: jsonl, name: ocsf, format: ocsf, path: ",
                                          product_->Path("ocsf.jsonl"), "}\n    - {kind: otlp, endpoint: \"", receiver_.url(), "\"}\n"));
@@ -62,16 +63,6 @@ class Leaks : public testing::Test {
         std::string all;
         for (const otlp::LogRecord& record : receiver_.records()) all += record.SerializeAsString();
         return absl::AsciiStrToLower(all);
-    }
-    static int FreePort() {
-        const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof(address);
-        EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-        EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-        return ntohs(address.sin_port);
     }
     static void ExpectNone(const std::string& outputs, const char* where) {
         for (const PlantedSecret& planted : decode::PlantedSecrets()) {

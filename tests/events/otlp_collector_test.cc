@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "tests/tools/free_port.h"
 #include "tests/tools/product.h"
 #include "userspace/base/fd.h"
 #include "userspace/model/json.h"
@@ -38,7 +39,7 @@ class Collector : public testing::Test {
         binary_ = std::string(absl::StripSuffix(*ReadAll(fileno(pipe), 4096), "\n"));
         ASSERT_EQ(pclose(pipe), 0);
         ASSERT_EQ(access(binary_.c_str(), X_OK), 0) << binary_ << " is not built: tests/events/otelcol";
-        port_ = FreePort();
+        port_ = tests::FreePort();
         product_.Put("collector.yaml",
                      absl::StrCat("receivers: {otlp: {protocols: {http: {endpoint: \"127.0.0.1:", port_,
                                   "\"}}}}\nexporters: {file: {path: ", product_.Path("received.json"),
@@ -65,16 +66,6 @@ class Collector : public testing::Test {
         kill(collector_, SIGTERM);
         EXPECT_EQ(tests::Wait(collector_), 0);
         collector_ = 0;
-    }
-    static int FreePort() {
-        const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof(address);
-        EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-        EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-        return ntohs(address.sin_port);
     }
     tests::Ran Reads(const std::string& tag, int reads) {
         return product_.Run(policy_,

@@ -18,10 +18,6 @@
 namespace stockade::cmd {
 namespace {
 
-// A killed agent's maps and links take the kernel some two seconds, a start half a second; on a busy machine more.
-constexpr uint64_t kWaitNs = 15'000'000'000;
-constexpr useconds_t kLookUs = 10'000;
-
 StatusOr<Fd> OpenLock(const std::string& runtime_dir) { return Fd::Open(runtime_dir + "/agent.lock", O_RDWR | O_CREAT, 0600); }
 
 StatusOr<api::VersionReply> AskVersion(api::Channel& channel) {
@@ -58,7 +54,7 @@ StatusOr<Fd> LockAgent(const AgentLock& lock) {
     if (mkdir(lock.runtime_dir.c_str(), 0750) != 0 && errno != EEXIST) return ErrnoStatus(errno, absl::StrCat("make ", lock.runtime_dir));
     SK_ASSIGN_OR_RETURN(Fd held, OpenLock(lock.runtime_dir));
     bool asked = false;
-    for (const uint64_t end = BootNow() + (lock.stays ? kWaitNs : 0); !Take(held); usleep(kLookUs)) {
+    for (const uint64_t end = BootNow() + (lock.stays ? kAgentWaitNs : 0); !Take(held); usleep(kAgentLookUs)) {
         const Status left = asked || !lock.stays ? absl::OkStatus() : AskToLeave(lock);
         asked |= lock.stays && left.ok();
         if (absl::IsAlreadyExists(left) || BootNow() >= end) {

@@ -1,12 +1,18 @@
 // One agent for each runtime directory: the lock that it holds as long as it lives.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "userspace/base/fd.h"
 #include "userspace/base/status.h"
 
 namespace stockade::cmd {
+
+// How long an agent that has the lock and answers nobody is waited for: a killed one's maps and links take the kernel some two seconds, a
+// start half a second; on a busy machine more. And how often it is looked.
+constexpr uint64_t kAgentWaitNs = 15'000'000'000;
+constexpr unsigned kAgentLookUs = 10'000;
 
 struct AgentLock {
     std::string runtime_dir;

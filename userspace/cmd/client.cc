@@ -30,9 +30,6 @@ namespace {
 // Loading and verifying the programs takes some 500 ms, and on an emulated CPU half a minute.
 constexpr int kStartWaitMs = 120000;
 constexpr int kAnswerWaitMs = 30000;
-// A killed agent's maps and links take the kernel some two seconds; on a busy machine more.
-constexpr uint64_t kHeldWaitNs = 15'000'000'000;
-constexpr useconds_t kLookUs = 10'000;
 
 StatusOr<std::string> SocketOf(const ClientOptions& options) {
     if (!options.socket.empty()) return options.socket;
@@ -120,7 +117,7 @@ Status StartAgent(const ClientOptions& options, const std::string& socket) {
 
 // An agent that is at its start is waited for, and so is one that is at its end; kUnavailable: there is none.
 StatusOr<api::Channel> WaitForAgent(const std::string& runtime_dir, const std::string& socket) {
-    const uint64_t end = BootNow() + kHeldWaitNs;
+    const uint64_t end = BootNow() + kAgentWaitNs;
     while (true) {
         StatusOr<api::Channel> channel = api::Channel::Connect(socket);
         if (channel.ok() || !absl::IsUnavailable(channel.status()) || !AgentHoldsLock(runtime_dir)) return channel;
@@ -128,7 +125,7 @@ StatusOr<api::Channel> WaitForAgent(const std::string& runtime_dir, const std::s
             return absl::DeadlineExceededError(absl::StrCat("the agent that holds ", runtime_dir, "/agent.lock does not answer at ", socket,
                                                             ": end it (its pid is in that file)"));
         }
-        usleep(kLookUs);
+        usleep(kAgentLookUs);
     }
 }
 
