@@ -114,7 +114,7 @@ void ExpectKilledInOrder(const Ran& ran) {
     EXPECT_EQ(ran.status, 137) << ran.Text();
     EXPECT_EQ(At(ran.result, "end"), "policy") << ran.Text();
     int64_t last = 0;
-    for (const char* step : {"condemned", "freeze_asked", "kill_asked", "empty", "removed"}) {
+    for (const char* step : {"condemned", "evidence", "kill_asked", "empty", "removed"}) {
         int64_t at = 0;
         EXPECT_TRUE(absl::SimpleAtoi(At(ran.result, absl::StrCat("times.", step, "_boot_ns")), &at)) << step;
         EXPECT_GE(at, last) << step;

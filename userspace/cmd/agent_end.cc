@@ -121,8 +121,11 @@ void Agent::StartKill(Run& run, bool with_evidence) {
     }
     run.kill_owed = false;
     run.killing = true;
-    respond::KillOrder order{
-        .id = run.id, .cgroup = *std::move(cgroup), .options = {}, .evidence = nullptr, .wait_pending = true};
+    respond::KillOrder order{.id = run.id,
+                             .cgroup = *std::move(cgroup),
+                             .options = {.freeze = sensor_.backend() == kernel::Backend::kLsm},
+                             .evidence = nullptr,
+                             .wait_pending = true};
     if (with_evidence) {
         run.evidence = std::make_shared<sandbox::Evidence>();
         // The thread reads the cgroup through a number that stays open as long as the order.

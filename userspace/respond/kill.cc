@@ -147,16 +147,17 @@ Status AskKill(int cgroup_fd) { return WriteIn(cgroup_fd, "cgroup.kill", "1"); }
 
 KillReport KillCgroup(int cgroup_fd, const KillOptions& options, const EvidenceFn& evidence) {
     KillReport report;
+    const uint64_t begin = BootNow();
     // A freezer that fails or is late costs evidence its stillness, nothing else.
-    report.times.freeze_asked_ns = BootNow();
-    if (WriteIn(cgroup_fd, "cgroup.freeze", "1").ok()) {
+    if (options.freeze) report.times.freeze_asked_ns = begin;
+    if (options.freeze && WriteIn(cgroup_fd, "cgroup.freeze", "1").ok()) {
         const StatusOr<bool> frozen =
             WaitValue(cgroup_fd, "frozen", 1, options.freeze_wait_ns, options.halt_fd);
         if (frozen.ok() && *frozen) report.times.frozen_ns = BootNow();
     }
     if (evidence) {
         const uint64_t now = BootNow();
-        evidence(std::max(now + options.evidence_ns / 2, report.times.freeze_asked_ns + options.evidence_ns));
+        evidence(std::max(now + options.evidence_ns / 2, begin + options.evidence_ns));
         report.times.evidence_ns = BootNow();
     }
     report.status = AskKill(cgroup_fd);

@@ -1,4 +1,4 @@
-// Ending a sandbox that the kernel has condemned: freeze, evidence, kill, and the wait until
+// Ending a sandbox that the kernel has condemned: freeze where that helps, evidence, kill, and the wait until
 // nothing of it runs.
 //
 //   KillReport report = KillCgroup(cgroup_fd, {}, [&](uint64_t deadline) { ... });
@@ -36,11 +36,14 @@ struct KillReport {
 inline constexpr size_t kMaxLeft = 64;
 
 struct KillOptions {
+    // Still the sandbox before evidence is taken. Where its condemned tasks die as soon as they are woken (backend signal),
+    // this would kill them one by one before they are seen: docs/adr/0011-no-freezer-under-signal.md.
+    bool freeze = true;
     // How long to wait for the freezer. The kernel side stands already, so this only keeps the
     // evidence still; tasks in the kernel freeze when they come out.
     uint64_t freeze_wait_ns = 1'000'000;
-    // From the order to freeze on, evidence must be taken within this (DESIGN rule 10), and gets half of it at
-    // least; handed on as a deadline.
+    // From the order to freeze on (without one, from the start), evidence must be taken within this (DESIGN rule 10), and
+    // gets half of it at least; handed on as a deadline.
     uint64_t evidence_ns = 2'000'000;
     // After it the report says pending; a caller that must know waits on with WaitEmpty.
     uint64_t empty_wait_ns = 5'000'000'000;
@@ -48,7 +51,7 @@ struct KillOptions {
     int halt_fd = -1;
 };
 
-// Called while the sandbox is frozen, with the boot time at which it has to be done.
+// Called while the sandbox is frozen, or at least condemned, with the boot time at which it has to be done.
 using EvidenceFn = std::function<void(uint64_t deadline_boot_ns)>;
 
 // `cgroup_fd` is borrowed. `evidence` may be empty.

@@ -110,6 +110,28 @@ TEST(KillCgroup, EndsAProcessThatIgnoresEverySignalAndTimesEachStep) {
     Reap(pid);
 }
 
+TEST(KillCgroup, WithoutTheFreezerEvidenceIsOfTasksThatWereNotWoken) {
+    TestCgroup cgroup("unfrozen");
+    const pid_t pid = cgroup.Spawn([](int fd) {
+        Ready(fd);
+        for (;;) pause();
+    });
+    std::string events;
+    const KillReport report = KillCgroup(cgroup.fd(), {.freeze = false}, [&](uint64_t deadline) {
+        EXPECT_GT(deadline, BootNow());
+        EXPECT_EQ(ListPids(cgroup.fd(), 10), std::vector<int>{pid});
+        std::ifstream file("/proc/self/fd/" + std::to_string(cgroup.fd()) + "/cgroup.events");
+        events.assign(std::istreambuf_iterator<char>(file), {});
+    });
+    EXPECT_NE(events.find("frozen 0"), std::string::npos) << events;
+    EXPECT_TRUE(report.status.ok()) << report.status;
+    EXPECT_EQ(report.times.freeze_asked_ns, 0u);
+    EXPECT_EQ(report.times.frozen_ns, 0u);
+    EXPECT_GT(report.times.evidence_ns, 0u);
+    EXPECT_GT(report.times.empty_ns, 0u);
+    Reap(pid);
+}
+
 uint64_t StartOf(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::string word;
