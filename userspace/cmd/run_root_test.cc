@@ -76,6 +76,28 @@ TEST_F(Run, ForwardsSignals) {
     EXPECT_EQ(ran.out, "ready\ngot\n");
 }
 
+// Bit `signo` of a set in /proc/PID/status.
+bool HasSignal(pid_t pid, const std::string& set, int signo) {
+    const std::string status = ReadFile(absl::StrCat("/proc/", pid, "/status"), 4096).value_or("");
+    const size_t at = status.find(set + ":\t");
+    return at != std::string::npos && (std::stoull(status.substr(at + set.size() + 2, 16), nullptr, 16) >> (signo - 1) & 1) != 0;
+}
+
+// Sent while nobody has made a sandbox yet: it waits for the command.
+TEST_F(Run, ASignalBeforeTheCommandReachesIt) {
+    ASSERT_EQ(Sh("true").status, 0);  // an agent is there
+    const pid_t agent = AgentPid();
+    ASSERT_GT(agent, 0);
+    ASSERT_EQ(kill(agent, SIGSTOP), 0);
+    const pid_t pid = Start({"run", "-p", dir_ + "/open.yaml", "--", "/bin/sleep", "60"}, "early");
+    EXPECT_TRUE(Until([&] { return HasSignal(pid, "SigBlk", SIGTERM); }));
+    EXPECT_EQ(kill(pid, SIGTERM), 0);
+    EXPECT_TRUE(Until([&] { return !HasSignal(pid, "ShdPnd", SIGTERM); }));  // handed on
+    ASSERT_EQ(kill(agent, SIGCONT), 0);
+    const Ran ran = Finish(pid, "early");
+    EXPECT_EQ(ran.status, 143) << ran.err;
+}
+
 TEST_F(Run, CopiesFilesOut) {
     std::filesystem::create_directory(dir_ + "/files");
     const Ran ran = Sh("echo data >/out/a; ln -s /etc/passwd /out/link", {"--out", dir_ + "/files"});

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bitset>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -55,6 +56,7 @@ class Shim {
     void OnDeadline();
     void OnControl();
     void HandleControl(const Message& message);
+    void OnSignal(int number);
     void OnSession();
     void LoseAgent();
     void FindAgent();
@@ -88,6 +90,8 @@ class Shim {
     std::string end_;                 // why it was ended; empty = by itself
     std::string reason_;
     bool releasing_ = false;  // the command was let go, its execve is not through
+    // Signals for a command that is not let go yet, by number; each once, as the kernel keeps pending ones.
+    std::bitset<65> early_signals_;
     // Why nothing is copied from /out; only the agent knows whether its policy killed it.
     std::string withhold_ = "the agent's word on how it ended is missing";
     api::ShimEnded ended_;
@@ -247,7 +251,10 @@ void Shim::HandleControl(const Message& message) {
         phase_ = Phase::kRunning;
         const Status status = sandbox_->StartRelease();
         releasing_ = status.ok();
-        if (!status.ok()) End("failed", std::string(status.message()));
+        if (!status.ok()) return End("failed", std::string(status.message()));
+        for (int number = 1; number < static_cast<int>(early_signals_.size()); ++number) {
+            if (early_signals_[static_cast<size_t>(number)]) (void)sandbox_->Signal(number);
+        }
     } else if (message.has_shim_abort()) {
         Fail(absl::FailedPreconditionError(message.shim_abort().reason()));
         phase_ = Phase::kDone;
@@ -273,6 +280,13 @@ void Shim::OnControl() {
     }
 }
 
+// One that comes when the command has just ended has nobody to go to.
+void Shim::OnSignal(int number) {
+    if (phase_ == Phase::kRunning) (void)sandbox_->Signal(number);
+    if (phase_ == Phase::kWaitGo && number > 0 && number < static_cast<int>(early_signals_.size()))
+        early_signals_.set(static_cast<size_t>(number));
+}
+
 void Shim::OnSession() {
     while (true) {
         StatusOr<std::optional<Packet>> packet = session_.TryReceive();
@@ -287,10 +301,7 @@ void Shim::OnSession() {
         }
         if (!packet->has_value()) return;
         const Message& message = (*packet)->message;
-        // A signal that comes when the command has just ended has nobody to go to.
-        if (message.has_signal() && phase_ == Phase::kRunning) {
-            (void)sandbox_->Signal(message.signal().number());
-        }
+        if (message.has_signal()) OnSignal(message.signal().number());
         if (message.has_winch() && sandbox_->master() >= 0) {
             const winsize size{.ws_row = static_cast<unsigned short>(message.winch().rows()),
                                .ws_col = static_cast<unsigned short>(message.winch().columns()),
