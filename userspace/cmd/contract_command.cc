@@ -18,6 +18,8 @@ struct ContractFlags {
     std::string file;
     std::string tools;
     std::string output = "text";
+    bool as_job = false;
+    contract::JobRequest job;
     bool strict = false;
 };
 
@@ -55,7 +57,7 @@ int Init(const ContractFlags& flags, ContractOutput& io) {
 
 void AddContractCommand(CLI::App& app, const ClientOptions& client, int& exit_code) {
     auto flags = std::make_shared<ContractFlags>();  // lives as long as the callbacks
-    CLI::App* contract = app.add_subcommand("contract", "Check and explain the contracts of tools, and make first ones; needs no root");
+    CLI::App* contract = app.add_subcommand("contract", "Check, explain and render the contracts of tools, and make first ones; needs no root");
     contract->require_subcommand(1);
     const auto add_output = [&flags](CLI::App* command) {
         command->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
@@ -80,6 +82,27 @@ void AddContractCommand(CLI::App& app, const ClientOptions& client, int& exit_co
     explain->callback([flags, explain, &exit_code] {
         ContractOutput io;
         const int status = ContractExplain(flags->file, explain->remaining(), flags->output == "json", io);
+        exit_code = Finish(status, io);
+    });
+
+    CLI::App* render = contract->add_subcommand("render", "One call as a Kubernetes Job, in the form that the admission policies take");
+    render->add_flag("--job", flags->as_job, "A Job (batch/v1); nothing else can be rendered")->required();
+    render->add_option("FILE", flags->file)->required();
+    render->add_option("--image", flags->job.image, "Image that has the program, with its digest: NAME@sha256:HEX")->required();
+    render->add_option("--session", flags->job.session, "Label of what belongs together")->required();
+    render->add_option("--trace", flags->job.trace, "W3C traceparent")->required();
+    render->add_option("--runtime", flags->job.runtime, "RuntimeClass: gvisor (default), kata-qemu or runc");
+    render->add_option("-n,--namespace", flags->job.space, "Default stockade-tools");
+    render->add_option("--input", flags->job.input, "ConfigMap that is /in, where the contract has inputs");
+    render->prefix_command();
+    render->footer("  stockade contract render csv.yaml --job --image registry.example/csv@sha256:1c4e... --session s1 --trace 00-0af7...-01 \\\n"
+                   "      --input csv-in /usr/bin/python3 /in/job.py | kubectl create -f -\n\n"
+                   "Nobody is asked for approval, and nothing takes /out: that is for who dispatches the Job.\n"
+                   "Exit status: 0 rendered, 1 the contract refuses the call, 2 it cannot be said in a Job.");
+    render->callback([flags, render, &exit_code] {
+        ContractOutput io;
+        flags->job.argv = render->remaining();
+        const int status = ContractRender(flags->file, flags->job, io);
         exit_code = Finish(status, io);
     });
 

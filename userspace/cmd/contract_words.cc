@@ -169,4 +169,22 @@ int ContractExplain(const std::string& file, std::vector<std::string> command, b
     return verdict.ok() ? 0 : 1;
 }
 
+int ContractRender(const std::string& file, contract::JobRequest request, ContractOutput& io) {
+    const StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes);
+    const StatusOr<contract::ToolContract> contract = text.ok() ? contract::ParseOne(file, *text) : text.status();
+    if (!contract.ok()) {
+        io.err = absl::StrCat(contract.status().message(), "\n");
+        return kContractUsage;
+    }
+    if (!request.argv.empty() && request.argv.front() == "--") request.argv.erase(request.argv.begin());
+    const StatusOr<contract::JobText> job = contract::RenderJob(*contract, request);
+    if (!job.ok()) {
+        io.err = absl::StrCat("stockade: contract render: ", job.status().message(), "\n");
+        return contract::RefusalCode(job.status()).empty() ? kContractUsage : 1;
+    }
+    io.out = job->yaml;
+    for (const std::string& note : job->notes) absl::StrAppend(&io.err, "stockade: contract render: ", note, "\n");
+    return 0;
+}
+
 }  // namespace stockade::cmd

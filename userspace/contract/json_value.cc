@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "userspace/policy/reader.h"
 
 namespace stockade::contract {
@@ -94,7 +95,26 @@ class Builder : public nlohmann::json_sax<JsonValue> {
     Status status_ = absl::InvalidArgumentError("not JSON");
 };
 
+// What JSON lets stand in a text and YAML takes for a line's end, a mark of the encoding, or an error.
+constexpr std::pair<absl::string_view, absl::string_view> kYamlOnly[] = {
+    {"\x7f", "\\u007f"}, {"\u2028", "\\u2028"}, {"\u2029", "\\u2029"}, {"\ufeff", "\\ufeff"}};
+
 }  // namespace
+
+std::string QuotedText(absl::string_view text) {
+    std::string quoted = JsonValue(std::string(text)).dump(-1, ' ', false, JsonValue::error_handler_t::replace);
+    for (const auto& [raw, escaped] : kYamlOnly) absl::StrReplaceAll({{raw, escaped}}, &quoted);
+    for (unsigned code = 0x80; code < 0xa0; ++code) {
+        const char raw[] = {'\xc2', static_cast<char>(code), '\0'};
+        absl::StrReplaceAll({{raw, absl::StrCat("\\u00", absl::Hex(code))}}, &quoted);
+    }
+    return quoted;
+}
+
+bool CanBeQuoted(absl::string_view text) {
+    const StatusOr<JsonValue> back = ParseJsonValue(QuotedText(text), {.max_bytes = SIZE_MAX});
+    return back.ok() && back->get<std::string>() == text;
+}
 
 StatusOr<JsonValue> ParseJsonValue(absl::string_view text, const JsonBounds& bounds) {
     if (text.size() > bounds.max_bytes) {

@@ -24,4 +24,9 @@ struct JsonBounds {
 // kInvalidArgument for what is wrong with the text, kResourceExhausted for what is too large.
 StatusOr<JsonValue> ParseJsonValue(absl::string_view text, const JsonBounds& bounds);
 
+// A text as a scalar that readers of JSON and of YAML 1.1 and 1.2 take for the same text. What is not UTF-8 becomes U+FFFD.
+std::string QuotedText(absl::string_view text);
+// Nothing of it becomes another: UTF-8 without a zero character.
+bool CanBeQuoted(absl::string_view text);
+
 }  // namespace stockade::contract

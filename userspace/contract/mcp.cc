@@ -59,9 +59,6 @@ std::string ContractName(const std::string& tool, std::set<std::string>& taken) 
     return unique;
 }
 
-// A JSON text is a YAML text; a stranger's words stay in it.
-std::string Quoted(const std::string& text) { return JsonValue(text).dump(-1, ' ', false, JsonValue::error_handler_t::replace); }
-
 std::string ResultOf(const JsonValue& tool, std::string* comment) {
     const JsonValue schema = tool.value("outputSchema", JsonValue());
     if (schema.is_null()) return "";
@@ -105,9 +102,9 @@ StatusOr<FirstContracts> ContractsFromMcp(const std::string& json) {
         const JsonValue description = tool.value("description", JsonValue(""));
         const std::string contract = ContractName(name, taken);
         const std::string why = WhySandbox(name, tool);
-        absl::StrAppend(&out.yaml, out.yaml.empty() ? "" : "---\n", "apiVersion: stockade.dev/v1\nkind: ToolContract\nmetadata: {name: ", Quoted(contract), "}\nspec:\n  tool: ", Quoted(contract), "\n");
+        absl::StrAppend(&out.yaml, out.yaml.empty() ? "" : "---\n", "apiVersion: stockade.dev/v1\nkind: ToolContract\nmetadata: {name: ", QuotedText(contract), "}\nspec:\n  tool: ", QuotedText(contract), "\n");
         if (contract != name) absl::StrAppend(&out.yaml, "  # called ", Reader::Printable(name), " by its server\n");
-        if (description.is_string() && !description.get<std::string>().empty()) absl::StrAppend(&out.yaml, "  description: ", Quoted(description.get<std::string>().substr(0, 1000)), "\n");
+        if (description.is_string() && !description.get<std::string>().empty()) absl::StrAppend(&out.yaml, "  description: ", QuotedText(description.get<std::string>().substr(0, 1000)), "\n");
         if (why.empty()) {
             ++out.in_process;
             absl::StrAppend(&out.yaml, "  class: in-process                       # by its own word alone: readOnlyHint, no openWorldHint. TO DECIDE\n");
