@@ -202,6 +202,7 @@ TEST(Contract, CheckAndExplain) {
     const Ran allowed = tool.product.Stockade({"contract", "explain", tool.product.Path("contract.yaml"), "sh", "-c", "true"});
     EXPECT_EQ(allowed.status, 0) << allowed.err;
     EXPECT_THAT(allowed.out, HasSubstr("may be started: /usr/bin/sh -c true"));
+    EXPECT_EQ(tool.product.Stockade({"contract", "explain", tool.product.Path("contract.yaml"), "--", "sh", "-c", "true"}).out, allowed.out);
     const Ran refused = tool.product.Stockade({"contract", "explain", "-o", "json", tool.product.Path("contract.yaml"), "sh", "forbidden"});
     EXPECT_EQ(refused.status, 1);
     EXPECT_EQ(At(ParseJson(refused.out), "code"), "contract.argument");
@@ -210,6 +211,24 @@ TEST(Contract, CheckAndExplain) {
     EXPECT_EQ(init.status, 0) << init.err;
     tool.product.Put("init.yaml", init.out);
     EXPECT_EQ(tool.product.Stockade({"contract", "check", tool.product.Path("init.yaml")}).status, 0);
+}
+
+TEST(Contract, RenderGivesTheJobOfACallThatItAllows) {
+    Tool tool;
+    tool.product.Put("job.yaml", "apiVersion: stockade.dev/v1\nkind: ToolContract\nmetadata: {name: job}\nspec: {class: sandbox, command: {allow: [/usr/bin/python3]}, policy: python-tool, timeout: 1500ms, approval: required}\n");
+    const auto render = [&](const std::string& image, const std::string& program) {
+        return tool.product.Stockade({"contract", "render", tool.product.Path("job.yaml"), "--job", "--image", image, "--session", "s1", "--trace", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "--", program, "-c", "print(1)"});
+    };
+    const std::string image = absl::StrCat("registry.example/python@sha256:", std::string(64, 'a'));
+    const Ran rendered = render(image, "/usr/bin/python3");
+    EXPECT_EQ(rendered.status, 0) << rendered.err;
+    EXPECT_THAT(rendered.out, HasSubstr("command: [\"/usr/bin/python3\", \"-c\", \"print(1)\"]"));
+    EXPECT_THAT(rendered.out, HasSubstr("activeDeadlineSeconds: 2\n"));
+    EXPECT_THAT(rendered.err, HasSubstr("approval"));
+    const Ran refused = render(image, "/bin/sh");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_EQ(refused.out, "");
+    EXPECT_EQ(render("registry.example/python:latest", "/usr/bin/python3").status, 2);
 }
 
 }  // namespace

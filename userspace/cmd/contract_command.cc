@@ -41,6 +41,9 @@ StatusOr<std::string> ReadWords(const std::string& file) {
     return ReadFile(file, contract::kMaxToolListBytes);
 }
 
+// The command, with "--" before it or without.
+std::vector<std::string> CommandOf(const CLI::App& app, const ClientOptions& client) { return client.separated ? client.command : app.remaining(); }
+
 int Init(const ContractFlags& flags, ContractOutput& io) {
     const StatusOr<std::string> text = ReadWords(flags.tools);
     const StatusOr<contract::FirstContracts> made = text.ok() ? contract::ContractsFromMcp(*text) : text.status();
@@ -79,9 +82,9 @@ void AddContractCommand(CLI::App& app, const ClientOptions& client, int& exit_co
     explain->prefix_command();
     explain->footer("  stockade contract explain csv.yaml\n  stockade contract explain csv.yaml python3 /in/job.py --fast\n\n"
                     "Exit status: 0 it may be started, 1 it is refused, 2 the file cannot be used.");
-    explain->callback([flags, explain, &exit_code] {
+    explain->callback([flags, explain, &client, &exit_code] {
         ContractOutput io;
-        const int status = ContractExplain(flags->file, explain->remaining(), flags->output == "json", io);
+        const int status = ContractExplain(flags->file, CommandOf(*explain, client), flags->output == "json", io);
         exit_code = Finish(status, io);
     });
 
@@ -99,9 +102,9 @@ void AddContractCommand(CLI::App& app, const ClientOptions& client, int& exit_co
                    "      --input csv-in /usr/bin/python3 /in/job.py | kubectl create -f -\n\n"
                    "Nobody is asked for approval, and nothing takes /out: that is for who dispatches the Job.\n"
                    "Exit status: 0 rendered, 1 the contract refuses the call, 2 it cannot be said in a Job.");
-    render->callback([flags, render, &exit_code] {
+    render->callback([flags, render, &client, &exit_code] {
         ContractOutput io;
-        flags->job.argv = render->remaining();
+        flags->job.argv = CommandOf(*render, client);
         const int status = ContractRender(flags->file, flags->job, io);
         exit_code = Finish(status, io);
     });

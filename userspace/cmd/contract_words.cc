@@ -154,7 +154,6 @@ int ContractExplain(const std::string& file, std::vector<std::string> command, b
         return kContractUsage;
     }
     Status verdict;
-    if (!command.empty() && command.front() == "--") command.erase(command.begin());
     if (!command.empty()) {
         const StatusOr<std::string> program = contract::FindProgram(command.front());
         if (program.ok()) command.front() = *program;
@@ -169,14 +168,13 @@ int ContractExplain(const std::string& file, std::vector<std::string> command, b
     return verdict.ok() ? 0 : 1;
 }
 
-int ContractRender(const std::string& file, contract::JobRequest request, ContractOutput& io) {
+int ContractRender(const std::string& file, const contract::JobRequest& request, ContractOutput& io) {
     const StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes);
     const StatusOr<contract::ToolContract> contract = text.ok() ? contract::ParseOne(file, *text) : text.status();
     if (!contract.ok()) {
         io.err = absl::StrCat(contract.status().message(), "\n");
         return kContractUsage;
     }
-    if (!request.argv.empty() && request.argv.front() == "--") request.argv.erase(request.argv.begin());
     const StatusOr<contract::JobText> job = contract::RenderJob(*contract, request);
     if (!job.ok()) {
         io.err = absl::StrCat("stockade: contract render: ", job.status().message(), "\n");

@@ -21,6 +21,6 @@ int ContractCheck(const std::vector<std::string>& files, const std::vector<std::
 int ContractExplain(const std::string& file, std::vector<std::string> command, bool json, ContractOutput& io);
 
 // The Job of one call, and what of the contract it does not keep.
-int ContractRender(const std::string& file, contract::JobRequest request, ContractOutput& io);
+int ContractRender(const std::string& file, const contract::JobRequest& request, ContractOutput& io);
 
 }  // namespace stockade::cmd

@@ -36,15 +36,15 @@ constexpr char kHelp[] =
 
 }  // namespace
 
-// CLI11 takes the words after "--" for positionals of the outermost command; those of `run` are the
-// sandbox's and are kept from it. Returns how many words are left to parse.
+// CLI11 takes the words after "--" for positionals of the outermost command; those of `run` and `contract` are a
+// command's own and are kept from it. Returns how many words are left to parse.
 int TakeCommand(int argc, char** argv, ClientOptions* client) {
-    bool is_run = false;
+    bool has_command = false;
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
-        if (word == "run") is_run = true;
+        if (word == "run" || word == "contract") has_command = true;
         if (word != "--") continue;
-        if (!is_run) break;
+        if (!has_command) break;
         client->separated = true;
         client->command.assign(argv + i + 1, argv + argc);
         return i;
