@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "bpf/bench_floor.skel.h"
 #include "userspace/base/errno.h"
+#include "userspace/kernel/attach.h"
 #include "userspace/kernel/probe.h"
 #include "userspace/policy/parse.h"
 #include "userspace/policy/resolve.h"
@@ -36,9 +37,12 @@ StatusOr<std::unique_ptr<Machine>> Machine::Create(kernel::Backend backend,
         return ErrnoStatus(errno, "draw the hash keys");
     machine->keys_.k1 |= 1;
     machine->keys_.k2 |= 1;
-    SK_ASSIGN_OR_RETURN(
-        machine->programs_,
-        kernel::Programs::Load({.backend = machine->backend_, .keys = machine->keys_, .reuse_maps_dir = ""}));
+    SK_ASSIGN_OR_RETURN(machine->programs_,
+                        kernel::Programs::Load({.backend = machine->backend_,
+                                                .keys = machine->keys_,
+                                                .follows = report.has(kernel::Feature::PROG_FEXIT),
+                                                .reuse_maps_dir = "",
+                                                .earlier_sets = {}}));
     SK_RETURN_IF_ERROR(machine->Fill());
     machine->floor_ = bench_floor__open_and_load();
     if (!machine->floor_) return ErrnoStatus(errno, "load the empty program");
@@ -63,28 +67,28 @@ Status Machine::Fill() {
 }
 
 Machine::~Machine() {
-    floor_link_.reset();
+    floor_link_.Reset();
     if (floor_) bench_floor__destroy(floor_);
 }
 
 Status Machine::Attach(Attached what) {
-    floor_link_.reset();
+    floor_link_.Reset();
     if (what != Attached::kPrograms) {
         cgroup_links_.clear();
-        dns_link_.reset();
+        dns_link_.Reset();
         calls_.clear();
         programs_->links().clear();
     }
     if (what == Attached::kFloor && backend_ == kernel::Backend::kSignal) {
-        floor_link_.reset(bpf_program__attach(floor_->progs.bench_floor));
-        if (!floor_link_) return ErrnoStatus(errno, "attach the empty program");
+        const bpf_program* program = floor_->progs.bench_floor;
+        SK_ASSIGN_OR_RETURN(floor_link_, kernel::AttachProgram(program, bpf_program__fd(program), -1));
     }
     if (what != Attached::kPrograms || !programs_->links().empty()) return absl::OkStatus();
     SK_RETURN_IF_ERROR(programs_->AttachAll());
     SK_ASSIGN_OR_RETURN(calls_, programs_->AttachCalls());
     if (backend_ == kernel::Backend::kSignal && calls_.empty())
         return absl::InternalError("no program at the end of system calls");
-    SK_ASSIGN_OR_RETURN(cgroup_links_, programs_->AttachCgroup(network_.get()));
+    SK_ASSIGN_OR_RETURN(cgroup_links_, programs_->AttachCgroup(network_.get(), ""));
     return absl::OkStatus();
 }
 
@@ -94,20 +98,21 @@ Status Machine::AttachDns(bool attached) {
     bpf_prog_info ours{};
     uint32_t size = sizeof(ours);
     SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_obj_get_info_by_fd(bpf_program__fd(program), &ours, &size), "look at dns_egress"));
-    dns_link_.reset();
+    dns_link_.Reset();
     SK_RETURN_IF_ERROR(Detach(ours.id));
     if (!attached) return absl::OkStatus();
-    dns_link_.reset(bpf_program__attach_cgroup(program, network_.get()));
-    return dns_link_ ? absl::OkStatus() : ErrnoStatus(errno, "attach dns_egress");
+    SK_ASSIGN_OR_RETURN(dns_link_, kernel::AttachProgram(program, bpf_program__fd(program), network_.get()));
+    return absl::OkStatus();
 }
 
 Status Machine::Detach(uint32_t program_id) {
-    for (kernel::Link& link : cgroup_links_) {
+    for (Fd& link : cgroup_links_) {
         bpf_link_info info{};
         uint32_t size = sizeof(info);
-        if (!link) continue;
-        SK_RETURN_IF_ERROR(NegErrnoStatus(bpf_obj_get_info_by_fd(bpf_link__fd(link.get()), &info, &size), "look at a link"));
-        if (info.prog_id == program_id) link.reset();
+        if (!link.ok()) continue;
+        SK_RETURN_IF_ERROR(
+            NegErrnoStatus(bpf_obj_get_info_by_fd(link.get(), &info, &size), "look at a link"));
+        if (info.prog_id == program_id) link.Reset();
     }
     return absl::OkStatus();
 }

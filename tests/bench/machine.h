@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "userspace/base/fd.h"
 #include "userspace/kernel/policy_maps.h"
 #include "userspace/kernel/programs.h"
 #include "userspace/kernel/ring_reader.h"
@@ -60,10 +61,10 @@ class Machine {
     Fd network_;
     bench_floor* floor_ = nullptr;
     std::unique_ptr<kernel::Programs> programs_;
-    kernel::Link floor_link_;
-    std::vector<std::pair<std::string, kernel::Link>> calls_;
-    std::vector<kernel::Link> cgroup_links_;
-    kernel::Link dns_link_;
+    Fd floor_link_;
+    std::vector<std::pair<std::string, Fd>> calls_;
+    std::vector<Fd> cgroup_links_;
+    Fd dns_link_;
     std::unique_ptr<kernel::PolicyMaps> policies_;
     std::unique_ptr<kernel::Slots> slots_;
     std::unique_ptr<kernel::RingReader> rings_;

@@ -149,6 +149,7 @@ TEST_F(Agent, KilledUnderTwentyAttackersLetsNothingThrough) {
     const pid_t after = product_.AwaitAgent(before);
     ASSERT_NE(after, 0) << product_.Get("run/agent.log");
     EXPECT_TRUE(Until([&] { return absl::StrContains(product_.Get("run/agent.log"), "pins adopted"); }));
+    EXPECT_THAT(product_.Get("run/agent.log"), HasSubstr("programs of the earlier agent kept"));
     ExpectProgress("under the next agent");
     const std::string ps = product_.Stockade({"ps", "-o", "json"}).out;
     EXPECT_THAT(ps, HasSubstr("Adopted"));

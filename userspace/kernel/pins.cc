@@ -28,10 +28,11 @@ Status Pin(int fd, const std::string& path) {
     return NegErrnoStatus(bpf_obj_pin(fd, path.c_str()) ? -errno : 0, absl::StrCat("pin ", path));
 }
 
-Status PinLinks(Programs& programs, const std::string& dir) {
+Status PinSet(Programs& programs, const std::string& dir) {
     SK_RETURN_IF_ERROR(MakeDir(dir));
+    SK_RETURN_IF_ERROR(programs.PinPrograms(dir));
     for (auto& [name, link] : programs.links()) {
-        SK_RETURN_IF_ERROR(Pin(bpf_link__fd(link.get()), absl::StrCat(dir, "/", name)));
+        SK_RETURN_IF_ERROR(Pin(link.get(), absl::StrCat(dir, "/", name)));
     }
     return absl::OkStatus();
 }
@@ -90,12 +91,23 @@ std::string Pins::set_dir(const Programs& programs) const {
     return absl::StrCat(dir_, "/", AbiName(), "/", set_name(programs));
 }
 
+StatusOr<std::vector<std::string>> Pins::Sets() const {
+    std::vector<std::string> sets;
+    if (!enabled()) return sets;
+    const std::string abi_dir = absl::StrCat(dir_, "/", AbiName());
+    SK_ASSIGN_OR_RETURN(const std::vector<std::string> names, PinDirectories(abi_dir));
+    for (const std::string& name : names) {
+        if (absl::StartsWith(name, "set_")) sets.push_back(absl::StrCat(abi_dir, "/", name));
+    }
+    return sets;
+}
+
 Status Pins::PublishFirst(Programs& programs) {
     if (!enabled()) return absl::OkStatus();
     std::string staging = absl::StrCat(dir_, "/new_", agent_);
     SK_RETURN_IF_ERROR(MakeDir(staging));
     SK_RETURN_IF_ERROR(PinMaps(programs, absl::StrCat(staging, "/maps")));
-    SK_RETURN_IF_ERROR(PinLinks(programs, absl::StrCat(staging, "/", set_name(programs))));
+    SK_RETURN_IF_ERROR(PinSet(programs, absl::StrCat(staging, "/", set_name(programs))));
     std::string target = absl::StrCat(dir_, "/", AbiName());
     if (rename(staging.c_str(), target.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", target));
     return absl::OkStatus();
@@ -104,7 +116,7 @@ Status Pins::PublishFirst(Programs& programs) {
 Status Pins::PublishSet(Programs& programs) {
     if (!enabled()) return absl::OkStatus();
     std::string staging = absl::StrCat(dir_, "/new_", agent_);
-    SK_RETURN_IF_ERROR(PinLinks(programs, staging));
+    SK_RETURN_IF_ERROR(PinSet(programs, staging));
     std::string mine = set_dir(programs);
     if (rename(staging.c_str(), mine.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", mine));
     return absl::OkStatus();

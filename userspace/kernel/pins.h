@@ -4,6 +4,8 @@
 //   <dir>/abi<N>/maps/<map>      published by one rename of new_<id>
 //   <dir>/abi<N>/set_<id>_<agent>/<link>
 //                                links of one set of programs; two sets overlap in a take-over
+//   .../programs_<content>/<program>
+//                                the programs of that set, which the next agent keeps where it would load the same
 //
 // <id> is the programs' content, <agent> drawn by each agent: its pid would come again in a container.
 #pragma once
@@ -34,10 +36,12 @@ class Pins {
     // Maps of an earlier agent stand there.
     bool published() const;
     std::string maps_dir() const;
+    // Directories of all sets that are published.
+    StatusOr<std::vector<std::string>> Sets() const;
 
-    // Pins the maps and the links of a first agent and publishes them by one rename.
+    // Pins the maps, programs and links of a first agent and publishes them by one rename.
     Status PublishFirst(Programs& programs);
-    // Pins the links of this set beside those of the earlier one and publishes them by one rename.
+    // Pins programs and links of this set beside those of the earlier one and publishes them by one rename.
     Status PublishSet(Programs& programs);
     // Removes the pins of all sets but this one, which detaches their programs.
     Status RemoveOtherSets(const Programs& programs);

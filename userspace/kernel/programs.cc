@@ -4,7 +4,9 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
-#include <cstring>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,7 @@
 #include "bpf/guard_bpf.skel.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/sha256.h"
+#include "userspace/kernel/attach.h"
 
 namespace stockade::kernel {
 namespace {
@@ -78,27 +81,24 @@ bool MaySignal(bpf_prog_type type, bpf_attach_type attach) {
     return fd.ok();
 }
 
-// Kernels without function tracing, and those that do not let it be used, refuse such a program at its load.
-bool MayFollow(const btf* kernel) {
-    const bpf_insn program[] = {
-        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
-        {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
-    };
-    LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FEXIT);
-    options.attach_btf_id = static_cast<uint32_t>(btf__find_by_name_kind(kernel, "security_socket_sendmsg", BTF_KIND_FUNC));
-    Fd fd(bpf_prog_load(BPF_PROG_TYPE_TRACING, "may_follow", "GPL", program, std::size(program), &options));
-    return fd.ok();
+// Where a set's programs are pinned, and under which name their words that the agent writes.
+constexpr char kContentPrefix[] = "programs_";
+constexpr char kBss[] = "bss";
+
+// Whatever a program of the set depends on that may be another at the next start. The kernel is not in it: bpffs ends with it.
+std::string ContentOf(const guard_bpf& skeleton, const std::string& set_id,
+                      const Programs::Options& options) {
+    const absl::string_view constants(reinterpret_cast<const char*>(skeleton.rodata),
+                                      sizeof(*skeleton.rodata));
+    return Sha256Hex(absl::StrCat(set_id, options.classic ? " classic" : " ",
+                                  options.follows ? " follows " : " ", constants))
+        .substr(0, 16);
 }
 
 // Data sections belong to a set of programs and are never shared between two.
 bool IsShared(const bpf_map* map) { return !absl::StrContains(bpf_map__name(map), '.'); }
 
 }  // namespace
-
-void LinkCloser::operator()(bpf_link* link) const {
-    // A failed close leaves the link to the end of the process; nobody can do more.
-    (void)bpf_link__destroy(link);
-}
 
 StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
     libbpf_set_print(KeepLastWords);
@@ -118,9 +118,11 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
     rodata->program_set = static_cast<uint8_t>(std::stoul(programs->set_id_.substr(0, 2), nullptr, 16));
     rodata->cgroup_signal = MaySignal(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT) &&
                             MaySignal(BPF_PROG_TYPE_CGROUP_SOCK, BPF_CGROUP_INET_SOCK_CREATE);
+    programs->content_ = ContentOf(*programs->skeleton_, programs->set_id_, options);
+    if (programs->Keep(options)) return programs;
     std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), btf__free);
     if (!kernel) return ErrnoStatus(errno, "read the kernel's BTF");
-    const bool follows = options.backend == Backend::kSignal && MayFollow(kernel.get());
+    const bool follows = options.backend == Backend::kSignal && options.follows;
     bpf_program* program;
     bpf_object__for_each_program(program, programs->object()) {
         bool wanted = KernelHasHook(kernel.get(), program) && (options.backend == Backend::kLsm || !IsLsm(program)) &&
@@ -139,6 +141,57 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
     return programs;
 }
 
+bool Programs::Keep(const Options& options) {
+    for (const std::string& set_dir : options.earlier_sets) {
+        const std::string programs = absl::StrCat(set_dir, "/", kContentPrefix, content_);
+        if (access(programs.c_str(), F_OK) != 0) continue;
+        if (kept_programs_.empty() && !KeepFrom(programs, options.reuse_maps_dir)) continue;
+        lenders_.push_back(set_dir);
+    }
+    return kept();
+}
+
+// False where one of them cannot be had: all or none.
+bool Programs::KeepFrom(const std::string& programs_dir, const std::string& maps_dir) {
+    const auto take = [](const std::string& path, const char* name, auto* taken) {
+        Fd fd(bpf_obj_get(absl::StrCat(path, "/", name).c_str()));
+        if (!fd.ok()) return errno;
+        taken->emplace(name, std::move(fd));
+        return 0;
+    };
+    bool all = take(programs_dir, kBss, &kept_maps_) == 0;
+    bpf_program* program;
+    bpf_object__for_each_program(program, object()) {
+        // One that is not there was not loaded: the directory was published whole.
+        const int error = take(programs_dir, bpf_program__name(program), &kept_programs_);
+        all = all && (error == 0 || error == ENOENT);
+    }
+    bpf_map* map;
+    bpf_object__for_each_map(map, object()) {
+        if (IsShared(map)) all = all && take(maps_dir, bpf_map__name(map), &kept_maps_) == 0;
+    }
+    if (all && !kept_programs_.empty()) return true;
+    kept_programs_.clear();
+    kept_maps_.clear();
+    return false;
+}
+
+Status Programs::PinPrograms(const std::string& set_dir) const {
+    const std::string dir = absl::StrCat(set_dir, "/", kContentPrefix, content_);
+    if (mkdir(dir.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("create ", dir));
+    const auto pin = [&](int fd, const char* name) {
+        const std::string path = absl::StrCat(dir, "/", name);
+        return NegErrnoStatus(bpf_obj_pin(fd, path.c_str()) ? -errno : 0, absl::StrCat("pin ", path));
+    };
+    SK_RETURN_IF_ERROR(pin(Bss(), kBss));
+    bpf_program* program;
+    bpf_object__for_each_program(program, object()) {
+        const char* name = bpf_program__name(program);
+        if (ProgramFd(name) >= 0) SK_RETURN_IF_ERROR(pin(ProgramFd(name), name));
+    }
+    return absl::OkStatus();
+}
+
 Programs::~Programs() {
     links_.clear();
     if (skeleton_) guard_bpf__destroy(skeleton_);
@@ -149,6 +202,10 @@ bpf_object* Programs::object() const { return skeleton_->obj; }
 bpf_program* Programs::Program(const char* name) const { return bpf_object__find_program_by_name(object(), name); }
 
 int Programs::MapFd(const char* name) const {
+    if (kept()) {
+        const auto found = kept_maps_.find(absl::string_view(name));
+        return found != kept_maps_.end() ? found->second.get() : -1;
+    }
     bpf_map* map = bpf_object__find_map_by_name(object(), name);
     return map ? bpf_map__fd(map) : -1;
 }
@@ -159,49 +216,73 @@ uint32_t Programs::MapValueBytes(const char* name) const {
 }
 
 int Programs::ProgramFd(const char* name) const {
+    if (kept()) {
+        const auto found = kept_programs_.find(absl::string_view(name));
+        return found != kept_programs_.end() ? found->second.get() : -1;
+    }
     bpf_program* program = Program(name);
     return program ? bpf_program__fd(program) : -1;
 }
 
-void Programs::SetPresentSlot(uint32_t slot) { skeleton_->bss->present_slot = slot; }
+int Programs::Bss() const {
+    return kept() ? kept_maps_.find(kBss)->second.get() : bpf_map__fd(skeleton_->maps.bss);
+}
 
-StatusOr<Link> Programs::Attach(bpf_program* program, int cgroup_fd) {
-    bpf_link* link = cgroup_fd >= 0 ? bpf_program__attach_cgroup(program, cgroup_fd) : bpf_program__attach(program);
-    if (!link) return WithLastWords(-errno, absl::StrCat("attach ", bpf_program__name(program)));
-    return Link(link);
+Status Programs::SetPresentSlot(uint32_t slot) {
+    auto* bss = skeleton_->bss;
+    const size_t bytes = sizeof(*bss);
+    void* shared = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, Bss(), 0);
+    if (shared == MAP_FAILED) return ErrnoStatus(errno, "map the word that iterators read");
+    static_cast<decltype(bss)>(shared)->present_slot = slot;
+    (void)munmap(shared, bytes);  // nothing is written by it
+    return absl::OkStatus();
+}
+
+// The link that a lender has under this name stands already; a second one of the same program would judge, and tell, twice.
+StatusOr<Fd> Programs::Attach(const bpf_program* program, int cgroup_fd, const std::string& pin) {
+    for (const std::string& set_dir : lenders_) {
+        Fd link(bpf_obj_get(absl::StrCat(set_dir, "/", pin).c_str()));
+        if (link.ok() && StandsOn(link.get(), cgroup_fd)) return link;
+    }
+    const char* name = bpf_program__name(program);
+    StatusOr<Fd> link = AttachProgram(program, ProgramFd(name), cgroup_fd);
+    if (!link.ok()) return Annotate(link.status(), absl::StrCat("attach ", name));
+    return link;
 }
 
 Status Programs::AttachAll() {
     bpf_program* program;
     bpf_object__for_each_program(program, object()) {
-        if (!IsAlways(program) || !bpf_program__autoload(program)) continue;
-        auto link = Attach(program, -1);
+        const char* name = bpf_program__name(program);
+        if (!IsAlways(program) || ProgramFd(name) < 0) continue;
+        auto link = Attach(program, -1, name);
         if (!link.ok()) {
             links_.clear();
             return link.status();
         }
-        links_.emplace_back(bpf_program__name(program), *std::move(link));
+        links_.emplace_back(name, *std::move(link));
     }
     return absl::OkStatus();
 }
 
-StatusOr<std::vector<std::pair<std::string, Link>>> Programs::AttachCalls() {
-    std::vector<std::pair<std::string, Link>> links;
+StatusOr<std::vector<std::pair<std::string, Fd>>> Programs::AttachCalls() {
+    std::vector<std::pair<std::string, Fd>> links;
     bpf_program* program;
     bpf_object__for_each_program(program, object()) {
-        if (!IsCalls(program) || !bpf_program__autoload(program)) continue;
-        SK_ASSIGN_OR_RETURN(Link link, Attach(program, -1));
-        links.emplace_back(bpf_program__name(program), std::move(link));
+        const char* name = bpf_program__name(program);
+        if (!IsCalls(program) || ProgramFd(name) < 0) continue;
+        SK_ASSIGN_OR_RETURN(Fd link, Attach(program, -1, name));
+        links.emplace_back(name, std::move(link));
     }
     return links;
 }
 
-StatusOr<std::vector<Link>> Programs::AttachCgroup(int cgroup_fd) {
-    std::vector<Link> links;
+StatusOr<std::vector<Fd>> Programs::AttachCgroup(int cgroup_fd, const std::string& pin) {
+    std::vector<Fd> links;
     bpf_program* program;
     bpf_object__for_each_program(program, object()) {
         if (!IsCgroup(program)) continue;
-        SK_ASSIGN_OR_RETURN(Link link, Attach(program, cgroup_fd));
+        SK_ASSIGN_OR_RETURN(Fd link, Attach(program, cgroup_fd, absl::StrCat(pin, links.size())));
         links.push_back(std::move(link));
     }
     return links;

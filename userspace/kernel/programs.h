@@ -1,7 +1,11 @@
 // The skeleton, opened, loaded and attached in the one order that neither loses a record nor
 // judges without policy: open -> sizes, autoload, read-only data -> load -> fill maps -> attach.
+//
+// An agent that comes back need not load what is the same to the last bit: its programs are pinned beside their links, and
+// are kept. The verifier takes most of a second for the set.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,7 +13,6 @@
 #include "userspace/base/fd.h"
 #include "userspace/kernel/sensor.h"
 
-struct bpf_link;
 struct bpf_map;
 struct bpf_object;
 struct bpf_program;
@@ -17,20 +20,18 @@ struct guard_bpf;
 
 namespace stockade::kernel {
 
-struct LinkCloser {
-    void operator()(bpf_link* link) const;
-};
-using Link = std::unique_ptr<bpf_link, LinkCloser>;
-
-// Owns the loaded object and the links that are not pinned. Not thread-safe.
+// Owns the programs, and the links that are not pinned. Not thread-safe.
 class Programs {
   public:
     struct Options {
         Backend backend = Backend::kSignal;
         sk_hash_keys keys{};
         bool classic = false;  // tracepoint programs of the kind that runs with preemption off
+        bool follows = false;  // programs may follow the kernel's functions (prog:fexit of the probe)
         // Directory of the pinned maps of an earlier agent; empty = make new ones.
         std::string reuse_maps_dir;
+        // Of earlier sets on the same maps: one that has the same programs lends them, with their links.
+        std::vector<std::string> earlier_sets;
     };
     static StatusOr<std::unique_ptr<Programs>> Load(const Options& options);
     ~Programs();
@@ -39,28 +40,40 @@ class Programs {
     // exit, which costs the whole machine. Partial success is undone.
     Status AttachAll();
     // The system call exit of the signal backend, by program name; without effect under lsm.
-    StatusOr<std::vector<std::pair<std::string, Link>>> AttachCalls();
-    // One cgroup program after the other.
-    StatusOr<std::vector<Link>> AttachCgroup(int cgroup_fd);
+    StatusOr<std::vector<std::pair<std::string, Fd>>> AttachCalls();
+    // One cgroup program after the other. `pin`: the links are pinned as this name and a number.
+    StatusOr<std::vector<Fd>> AttachCgroup(int cgroup_fd, const std::string& pin);
+
+    // They are those of an earlier set, and so are the links that it had.
+    bool kept() const { return !lenders_.empty(); }
+    // Pins all that a next agent needs to keep them, in a directory that it makes in `set_dir`.
+    Status PinPrograms(const std::string& set_dir) const;
 
     // Lower-case hexadecimal of the object's content: the name of this set of programs.
     const std::string& set_id() const { return set_id_; }
-    std::vector<std::pair<std::string, Link>>& links() { return links_; }
+    std::vector<std::pair<std::string, Fd>>& links() { return links_; }
 
-    bpf_object* object() const;
+    bpf_object* object() const;             // what is in it; not loaded where `kept`
     int MapFd(const char* name) const;      // borrowed; -1 when there is none
     uint32_t MapValueBytes(const char* name) const;
-    int ProgramFd(const char* name) const;  // borrowed
-    void SetPresentSlot(uint32_t slot);
+    int ProgramFd(const char* name) const;  // borrowed; -1 where it is none of this kernel and backend
+    Status SetPresentSlot(uint32_t slot);
     bpf_program* Program(const char* name) const;
 
   private:
     Programs() = default;
-    StatusOr<Link> Attach(bpf_program* program, int cgroup_fd);
+    bool Keep(const Options& options);
+    bool KeepFrom(const std::string& set_dir, const std::string& maps_dir);
+    int Bss() const;
+    StatusOr<Fd> Attach(const bpf_program* program, int cgroup_fd, const std::string& pin);
 
     guard_bpf* skeleton_ = nullptr;
-    std::vector<std::pair<std::string, Link>> links_;  // program name, link
+    std::vector<std::pair<std::string, Fd>> links_;  // program name, link
     std::string set_id_;
+    std::string content_;  // digest of all that makes them what they are
+    // Of those that are kept, by name.
+    std::map<std::string, Fd, std::less<>> kept_programs_, kept_maps_;
+    std::vector<std::string> lenders_;  // directories of the sets that have them
     Backend backend_ = Backend::kSignal;
 };
 

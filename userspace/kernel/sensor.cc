@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/errno.h"
+#include "userspace/base/log.h"
 #include "userspace/kernel/bpffs.h"
 #include "userspace/kernel/dns_maps.h"
 #include "userspace/kernel/pins.h"
@@ -27,7 +28,8 @@ namespace {
 // So begin the names under which the system call exit is pinned while a sandbox lives.
 constexpr char kCallsPin[] = "sys_exit_";
 
-std::string NetworkPin(uint64_t cgroup_id, size_t number) { return absl::StrCat("net_", cgroup_id, "_", number); }
+// Their links' pins have a number behind it.
+std::string NetworkPin(uint64_t cgroup_id) { return absl::StrCat("net_", cgroup_id, "_"); }
 
 StatusOr<sk_hash_keys> DrawKeys() {
     sk_hash_keys keys{};
@@ -113,11 +115,12 @@ class SensorImpl : public Sensor {
     model::FeatureSet missing_;
     bool adopted_ = false;
     bool classic_ = false;   // tracepoints may be preempted
+    uint64_t left_out_before_ = 0;  // before our time, by programs that are kept
     bool two_sets_ = false;  // published beside an earlier agent's
     sk_hash_keys keys_{};
     Pins pins_;
     std::unique_ptr<class Programs> programs_;
-    std::map<uint64_t, std::vector<Link>> cgroup_links_;  // by the cgroup's id
+    std::map<uint64_t, std::vector<Fd>> cgroup_links_;  // by the cgroup's id
     std::unique_ptr<PolicyMaps> policies_;
     std::unique_ptr<Slots> slots_;
     std::unique_ptr<DnsMaps> dns_;
@@ -134,10 +137,16 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     sensor->adopted_ = sensor->pins_.published();
     sensor->classic_ = !report.has(Feature::CANARY_WHOLE);
     if (sensor->classic_) SK_RETURN_IF_ERROR(MountTracefs());
-    class Programs::Options load{.backend = sensor->backend_, .keys = {}, .classic = sensor->classic_, .reuse_maps_dir = ""};
+    class Programs::Options load{.backend = sensor->backend_,
+                                 .keys = {},
+                                 .classic = sensor->classic_,
+                                 .follows = report.has(Feature::PROG_FEXIT),
+                                 .reuse_maps_dir = "",
+                                 .earlier_sets = {}};
     if (sensor->adopted_) {
         load.reuse_maps_dir = sensor->pins_.maps_dir();
         SK_ASSIGN_OR_RETURN(load.keys, PinnedKeys(load.reuse_maps_dir));
+        SK_ASSIGN_OR_RETURN(load.earlier_sets, sensor->pins_.Sets());
     } else if (options.keys) {
         load.keys = *options.keys;
     } else {
@@ -162,6 +171,10 @@ StatusOr<std::unique_ptr<Sensor>> SensorImpl::Make(const Options& options) {
     SK_RETURN_IF_ERROR(sensor->adopted_ ? sensor->pins_.PublishSet(*sensor->programs_)
                                         : sensor->pins_.PublishFirst(*sensor->programs_));
     sensor->two_sets_ = sensor->adopted_;
+    if (sensor->programs_->kept()) {
+        LogInfo("programs of the earlier agent kept");
+        SK_ASSIGN_OR_RETURN(sensor->left_out_before_, sensor->LeftOut());
+    }
     return sensor;
 }
 
@@ -195,7 +208,7 @@ Status SensorImpl::SetCalls(bool wanted) {
     }
     SK_ASSIGN_OR_RETURN(auto calls, programs_->AttachCalls());
     for (auto& link : calls) {
-        const Status pinned = pins_.PinLink(*programs_, link.first, bpf_link__fd(link.second.get()));
+        const Status pinned = pins_.PinLink(*programs_, link.first, link.second.get());
         if (!pinned.ok()) {
             (void)SetCalls(false);  // all or none; the failure to pin is told
             return pinned;
@@ -221,10 +234,12 @@ Status SensorImpl::AttachNetwork(int cgroup_fd) {
     struct stat cgroup {};
     if (fstat(cgroup_fd, &cgroup) != 0) return ErrnoStatus(errno, "look at the cgroup");
     if (cgroup_links_.contains(cgroup.st_ino)) return absl::AlreadyExistsError("the cgroup has the network programs");
-    SK_ASSIGN_OR_RETURN(cgroup_links_[cgroup.st_ino], programs_->AttachCgroup(cgroup_fd));
-    const std::vector<Link>& links = cgroup_links_[cgroup.st_ino];
+    SK_ASSIGN_OR_RETURN(cgroup_links_[cgroup.st_ino],
+                        programs_->AttachCgroup(cgroup_fd, NetworkPin(cgroup.st_ino)));
+    const std::vector<Fd>& links = cgroup_links_[cgroup.st_ino];
     for (size_t i = 0; i < links.size(); i++) {
-        const Status pinned = pins_.PinLink(*programs_, NetworkPin(cgroup.st_ino, i), bpf_link__fd(links[i].get()));
+        const Status pinned =
+            pins_.PinLink(*programs_, absl::StrCat(NetworkPin(cgroup.st_ino), i), links[i].get());
         if (pinned.ok()) continue;
         (void)DetachNetwork(cgroup.st_ino);  // all or none; the failure to pin is told
         return pinned;
@@ -236,7 +251,8 @@ Status SensorImpl::DetachNetwork(uint64_t cgroup_id) {
     const auto found = cgroup_links_.find(cgroup_id);
     if (found == cgroup_links_.end()) return absl::OkStatus();
     Status status;
-    for (size_t i = 0; i < found->second.size(); i++) status.Update(pins_.Unpin(*programs_, NetworkPin(cgroup_id, i)));
+    for (size_t i = 0; i < found->second.size(); i++)
+        status.Update(pins_.Unpin(*programs_, absl::StrCat(NetworkPin(cgroup_id), i)));
     cgroup_links_.erase(found);
     return status;
 }
@@ -265,7 +281,7 @@ StatusOr<std::vector<Sensor::ProgramInfo>> SensorImpl::Programs() {
     std::vector<ProgramInfo> infos;
     bpf_program* program;
     bpf_object__for_each_program(program, programs_->object()) {
-        int fd = bpf_program__fd(program);
+        const int fd = programs_->ProgramFd(bpf_program__name(program));
         if (fd < 0) continue;
         bpf_prog_info info{};
         uint32_t size = sizeof(info);
@@ -283,7 +299,7 @@ StatusOr<uint64_t> SensorImpl::LeftOut() {
     for (const ProgramInfo& info : infos) {
         if (!classic_ || info.classic) sum += info.left_out;
     }
-    return sum;
+    return sum - left_out_before_;
 }
 
 }  // namespace

@@ -39,18 +39,18 @@ StatusOr<CgroupPlace> FindCgroup(int cgroup_fd) {
 }
 
 // Runs an iterator program to its end and returns what it wrote.
-StatusOr<std::string> RunIterator(bpf_program* program, int pidfd) {
+StatusOr<std::string> RunIterator(const Programs& programs, const char* name, int pidfd) {
     union bpf_iter_link_info info {};
     info.task.pid_fd = static_cast<uint32_t>(pidfd);
-    LIBBPF_OPTS(bpf_iter_attach_opts, options);
+    LIBBPF_OPTS(bpf_link_create_opts, options);
     if (pidfd >= 0) {
-        options.link_info = &info;
-        options.link_info_len = sizeof(info);
+        options.iter_info = &info;
+        options.iter_info_len = sizeof(info);
     }
-    Link link(bpf_program__attach_iter(program, &options));
-    if (!link) return ErrnoStatus(errno, absl::StrCat("attach ", bpf_program__name(program)));
-    Fd fd(bpf_iter_create(bpf_link__fd(link.get())));
-    if (!fd.ok()) return ErrnoStatus(errno, absl::StrCat("run ", bpf_program__name(program)));
+    Fd link(bpf_link_create(programs.ProgramFd(name), 0, BPF_TRACE_ITER, &options));
+    if (!link.ok()) return ErrnoStatus(errno, absl::StrCat("attach ", name));
+    Fd fd(bpf_iter_create(link.get()));
+    if (!fd.ok()) return ErrnoStatus(errno, absl::StrCat("run ", name));
     return ReadAll(fd.get(), 1 << 24);
 }
 
@@ -93,7 +93,7 @@ Status Slots::WriteConfig() {
 }
 
 StatusOr<uint64_t> Slots::RootDentry(int pidfd) {
-    SK_ASSIGN_OR_RETURN(std::string bytes, RunIterator(programs_->Program("task_root"), pidfd));
+    SK_ASSIGN_OR_RETURN(std::string bytes, RunIterator(*programs_, "task_root", pidfd));
     uint64_t address = 0;
     if (bytes.size() < sizeof(address)) return absl::NotFoundError("the first task of the sandbox is gone");
     std::memcpy(&address, bytes.data(), sizeof(address));
@@ -192,8 +192,8 @@ Status Slots::Label(const SlotRef& ref, int pidfd) {
 }
 
 StatusOr<int> Slots::LabelPresent(const SlotRef& ref) {
-    programs_->SetPresentSlot(ref.slot);
-    SK_ASSIGN_OR_RETURN(std::string bytes, RunIterator(programs_->Program("label_present"), -1));
+    SK_RETURN_IF_ERROR(programs_->SetPresentSlot(ref.slot));
+    SK_ASSIGN_OR_RETURN(std::string bytes, RunIterator(*programs_, "label_present", -1));
     return static_cast<int>(bytes.size() / sizeof(uint32_t));
 }
 
