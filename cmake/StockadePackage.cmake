@@ -7,7 +7,7 @@ install(FILES deploy/systemd/stockaded.service DESTINATION /lib/systemd/system)
 install(FILES deploy/systemd/config.yaml DESTINATION /etc/stockade)
 install(DIRECTORY DESTINATION /etc/stockade/policies.d)
 install(DIRECTORY DESTINATION /etc/stockade/rules.d)
-install(FILES README.md docs/policy.md docs/config.md docs/threat-model.md docs/events.md docs/operations.md docs/rules.md docs/dns.md
+install(FILES README.md docs/policy.md docs/config.md docs/threat-model.md docs/events.md docs/event-fields.md docs/operations.md docs/rules.md docs/dns.md
     docs/coverage.md DESTINATION share/doc/stockade)
 install(FILES deploy/prometheus/stockade.rules.yaml deploy/grafana/stockade.json DESTINATION share/doc/stockade/examples)
 install(FILES deploy/debian/copyright DESTINATION share/doc/stockade)
