@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "tests/tools/free_port.h"
 #include "tests/tools/product.h"
 #include "userspace/base/fd.h"
 
@@ -35,19 +36,10 @@ sockaddr_in Loopback(uint16_t port) {
     return address;
 }
 
-uint16_t FreePort() {
-    const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = Loopback(0);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    return ntohs(address.sin_port);
-}
-
 class Metrics : public testing::Test {
   protected:
     void Listen(const std::string& more = "") {
-        port_ = FreePort();
+        port_ = tests::FreePort();
         product_.Configure(absl::StrCat("metrics: {listen: \"127.0.0.1:", port_, "\"}\n", more));
         policy_ = product_.Put("strict.yaml", kPolicy);
     }
