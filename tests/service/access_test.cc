@@ -193,9 +193,13 @@ TEST_F(AccessTest, WhoKilledIsInTheAuditEvents) {
     product_.StopAgent(SIGTERM);
     product_.Configure(absl::StrCat(
         "events:\n  exporters:\n    - {kind: jsonl, path: ", product_.Path("events.jsonl"), "}\n"));
-    ASSERT_EQ(product_.Run("networkless", {"/bin/true"}).status, 0);
+    const std::string roots =
+        product_.Put("roots.yaml",
+                     "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: "
+                     "roots}\nspec:\n  mode: observe\n");
+    ASSERT_EQ(product_.Run(roots, {"/bin/true"}).status, 0);
     const pid_t member = StartAs(kMember, {"run", "--", "/bin/sleep", "1000"}, "m");
-    const pid_t root = product_.StartRun("networkless", {"/bin/sleep", "1000"}, "r");
+    const pid_t root = product_.StartRun(roots, {"/bin/sleep", "1000"}, "r");
     std::string ids[2];
     ASSERT_TRUE(
         Until([&] { return !(ids[0] = Sees(0, kMember)).empty() && !(ids[1] = Sees(0, 0)).empty(); }));
@@ -204,8 +208,12 @@ TEST_F(AccessTest, WhoKilledIsInTheAuditEvents) {
     EXPECT_EQ(product_.Stockade({"kill", ids[1]}).status, 0);
     EXPECT_EQ(product_.Finish(member, "m").status, 137);
     EXPECT_EQ(product_.Finish(root, "r").status, 137);
-    // Under which policy they ran is audited as well.
-    EXPECT_THAT(product_.Get("events.jsonl"), HasSubstr("\"op\":\"policy-loaded\""));
+    // Under which policy they ran is audited as well, and who brought it.
+    const std::string audited = product_.Get("events.jsonl");
+    for (const auto& [policy, uid] :
+         {std::pair{"roots", 0}, std::pair{"networkless", static_cast<int>(kMember)}})
+        EXPECT_THAT(audited, testing::ContainsRegex(absl::StrCat("\"op\":\"policy-loaded\"[^}]*\"detail\":\"",
+                                                                 policy, " [0-9a-f]+, by uid ", uid, "\"")));
     std::vector<std::string> kills;
     ASSERT_TRUE(Until([&] {
         kills.clear();

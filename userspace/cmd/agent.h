@@ -332,7 +332,7 @@ class Agent {
 
     // agent_events.cc
     void PublishStep(const sandbox::Sandbox& sandbox, int step, const std::string& detail = "");
-    void TellPolicy(const model::PolicyRef& policy);
+    void TellPolicy(const model::PolicyRef& policy, std::optional<uint32_t> actor_uid);
     void TellOwn(const std::string& op, const std::string& detail);
     void PublishKilled(const Run& run, const sandbox::Sandbox& sandbox, bool pending);
     v1::Event Envelope(const sandbox::Sandbox& sandbox) const;

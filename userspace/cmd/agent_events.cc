@@ -53,14 +53,15 @@ void Agent::TellOwn(const std::string& op, const std::string& detail) {
     hub_->path().Publish(std::move(event));
 }
 
-// Under what sandboxes start: once for each policy, and when another has its name.
-void Agent::TellPolicy(const model::PolicyRef& policy) {
+// Under what sandboxes start, and whose run brought it: once for each policy, and when another has its name.
+void Agent::TellPolicy(const model::PolicyRef& policy, std::optional<uint32_t> actor_uid) {
     if (policies_told_.size() >= kMaxPoliciesTold) policies_told_.clear();
     std::string& known = policies_told_[policy.name];
     if (known == policy.hash) return;
     const std::string before = std::exchange(known, policy.hash);
     TellOwn(before.empty() ? "policy-loaded" : "policy-changed",
-            absl::StrCat(policy.name, " ", policy.hash, before.empty() ? "" : ", before ", before));
+            absl::StrCat(policy.name, " ", policy.hash, before.empty() ? "" : ", before ", before,
+                         actor_uid.has_value() ? absl::StrCat(", by uid ", *actor_uid) : ""));
 }
 
 v1::Event Agent::Envelope(const sandbox::Sandbox& sandbox) const {

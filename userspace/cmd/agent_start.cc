@@ -436,7 +436,7 @@ void Agent::Attest(Run& run, sandbox::Sandbox& sandbox) {
         sandbox.conditions.push_back("Degraded/NotAdoptable");
         LogWarning(run.id, ": a next agent cannot take it over: ", status.message());
     }
-    TellPolicy(policy);
+    TellPolicy(policy, run.pod ? std::nullopt : std::optional(sandbox.owner_uid));
     OpenEvidence(run, sandbox);
     PublishStep(sandbox, model::LIFECYCLE_ATTESTED);
 }
