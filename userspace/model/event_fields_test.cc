@@ -1,5 +1,7 @@
-// docs/event-fields.md is what event.proto says of each field, and nothing else.
+// What is printed from event.proto: docs/event-fields.md, and the index template of OpenSearch and Elasticsearch.
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -68,14 +70,83 @@ std::string FieldsMarkdown() {
     return text;
 }
 
-TEST(EventFields, DocumentIsThatOfTheProto) {
+// Keywords beyond that are stored and not searched: Lucene takes 32,766 bytes of one, and a character may have four.
+constexpr int kMaxKeyword = 8191;
+
+std::string IndexTypeOf(const FieldDescriptor* field) {
+    switch (field->cpp_type()) {
+        case FieldDescriptor::CPPTYPE_BOOL:
+            return R"({"type": "boolean"})";
+        case FieldDescriptor::CPPTYPE_INT32:
+        case FieldDescriptor::CPPTYPE_INT64:
+        case FieldDescriptor::CPPTYPE_UINT32:
+            return R"({"type": "long"})";
+        case FieldDescriptor::CPPTYPE_UINT64:  // a string in JSON, and read as a number
+            return R"({"type": "unsigned_long"})";
+        case FieldDescriptor::CPPTYPE_DOUBLE:
+        case FieldDescriptor::CPPTYPE_FLOAT:
+            return R"({"type": "double"})";
+        default:
+            break;
+    }
+    const bool words = field->options().GetExtension(v1::field).secrecy() != v1::PLAIN;
+    return absl::StrCat(R"({"type": "keyword", "ignore_above": )", kMaxKeyword,
+                        words ? R"(, "fields": {"text": {"type": "text"}}})" : "}");
+}
+
+void AppendProperties(const Descriptor* message, int depth, std::string* out) {
+    const std::string indent(static_cast<size_t>(2 * depth), ' ');
+    for (int i = 0; i < message->field_count(); ++i) {
+        const FieldDescriptor* field = message->field(i);
+        const Descriptor* inner = field->message_type();
+        absl::StrAppend(out, i == 0 ? "" : ",\n", indent, "\"", field->name(), "\": ");
+        if (inner == nullptr) {
+            absl::StrAppend(out, IndexTypeOf(field));
+        } else if (field->is_map()) {  // names that the sandboxes' owners chose: kept, not indexed one by one
+            absl::StrAppend(out, R"({"type": "object", "enabled": false})");
+        } else if (inner->file() != message->file()) {
+            absl::StrAppend(out, R"({"type": "date_nanos"})");
+        } else {
+            absl::StrAppend(out, "{\"properties\": {\n");
+            AppendProperties(inner, depth + 1, out);
+            absl::StrAppend(out, "\n", indent, "}}");
+        }
+    }
+}
+
+std::string IndexTemplate() {
+    std::string text = R"({
+  "index_patterns": ["stockade-*"],
+  "priority": 200,
+  "_meta": {"description": "Events of Stockade, format json; printed from userspace/model/event.proto"},
+  "template": {
+    "settings": {"index.mapping.total_fields.limit": 2000},
+    "mappings": {
+      "dynamic": false,
+      "properties": {
+)";
+    AppendProperties(v1::Event::descriptor(), 4, &text);
+    return text + "\n      }\n    }\n  }\n}\n";
+}
+
+// With STOCKADE_UPDATE_GOLDEN it is written instead.
+void ExpectFile(const std::string& name, const std::string& expected) {
     const char* root = std::getenv("STOCKADE_SOURCE_DIR");
     ASSERT_NE(root, nullptr) << "STOCKADE_SOURCE_DIR is not set";
-    const std::string path = std::string(root) + "/docs/event-fields.md", expected = FieldsMarkdown();
+    const std::string path = absl::StrCat(root, "/", name);
     if (std::getenv("STOCKADE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << expected;
     std::stringstream text;
     text << std::ifstream(path).rdbuf();
-    EXPECT_EQ(text.str(), expected) << "write it anew: see the first line of " << path;
+    EXPECT_EQ(text.str(), expected) << "to write it anew: STOCKADE_UPDATE_GOLDEN=1 " << path;
+}
+
+TEST(EventFields, DocumentIsThatOfTheProto) { ExpectFile("docs/event-fields.md", FieldsMarkdown()); }
+
+TEST(EventFields, IndexTemplateIsThatOfTheProto) {
+    const std::string text = IndexTemplate();
+    ExpectFile("deploy/opensearch/stockade-events.json", text);
+    google::protobuf::Struct parsed;
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(text, &parsed).ok()) << text;
 }
 
 }  // namespace
