@@ -9,7 +9,7 @@ install(DIRECTORY DESTINATION /etc/stockade/policies.d)
 install(DIRECTORY DESTINATION /etc/stockade/rules.d)
 install(FILES README.md docs/policy.md docs/config.md docs/threat-model.md docs/events.md docs/event-fields.md docs/operations.md docs/rules.md docs/dns.md
     docs/coverage.md DESTINATION share/doc/stockade)
-install(FILES deploy/prometheus/stockade.rules.yaml deploy/grafana/stockade.json DESTINATION share/doc/stockade/examples)
+install(FILES deploy/prometheus/stockade.rules.yaml deploy/grafana/stockade.json deploy/opensearch/stockade-events.json deploy/kafka/consumer.py DESTINATION share/doc/stockade/examples)
 install(FILES deploy/debian/copyright DESTINATION share/doc/stockade)
 
 # Written by the programs themselves, so that they say what the programs take.
