@@ -6,10 +6,12 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "userspace/base/errno.h"
 #include "userspace/base/fd.h"
 #include "userspace/cmd/json.h"
@@ -44,6 +46,14 @@ StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
         return absl::NotFoundError(absl::StrCat(path, ": no *.yaml or *.yml in this directory"));
     std::sort(files.begin(), files.end());
     return files;
+}
+
+// A policy or a contract, which may lie beside rules: no rule has this key.
+bool IsOtherDocument(const std::string& text) {
+    for (absl::string_view line : absl::StrSplit(text, '\n')) {
+        if (absl::StartsWith(line, "apiVersion: stockade.dev/")) return true;
+    }
+    return false;
 }
 
 constexpr std::pair<const char*, sk_section> kSections[] = {{"exec", SK_SECTION_EXEC},
@@ -184,23 +194,34 @@ std::string ListJson(const Rule& rule) {
 
 }  // namespace
 
-StatusOr<std::vector<policy::SourceFile>> ReadRuleFiles(const std::vector<std::string>& paths) {
+StatusOr<std::vector<policy::SourceFile>> ReadRuleFiles(const std::vector<std::string>& paths,
+                                                        RulesOutput& io) {
     std::vector<policy::SourceFile> out;
     std::set<std::string> seen;
     for (const std::string& path : paths) {
         SK_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(path));
+        size_t others = 0;
         for (const std::string& file : files) {
             if (!seen.insert(file).second) continue;
             // One byte more than the reader takes, so that it says what is wrong, at that file.
             SK_ASSIGN_OR_RETURN(std::string text, ReadFile(file, policy::kMaxYamlBytes + 1));
+            if (file != path && IsOtherDocument(text)) {
+                ++others;
+                continue;
+            }
             out.push_back({file, std::move(text)});
         }
+        if (others == 0) continue;
+        if (others == files.size())
+            return absl::NotFoundError(absl::StrCat(path, ": only policies and the like, and no rules"));
+        absl::StrAppend(&io.err, "stockade: rules: ", path, ": left out ", Count(others, "file"),
+                        " with apiVersion, which no rule has\n");
     }
     return out;
 }
 
 std::optional<std::vector<Rule>> UsableRules(const RulesArgs& args, RulesOutput& io) {
-    StatusOr<std::vector<policy::SourceFile>> files = ReadRuleFiles(args.paths);
+    StatusOr<std::vector<policy::SourceFile>> files = ReadRuleFiles(args.paths, io);
     if (!files.ok()) {
         absl::StrAppend(&io.err, "stockade: rules: ", files.status().message(), "\n");
         return std::nullopt;
@@ -215,7 +236,7 @@ std::optional<std::vector<Rule>> UsableRules(const RulesArgs& args, RulesOutput&
 }
 
 int RulesCheck(const RulesArgs& args, RulesOutput& io) {
-    StatusOr<std::vector<policy::SourceFile>> files = ReadRuleFiles(args.paths);
+    StatusOr<std::vector<policy::SourceFile>> files = ReadRuleFiles(args.paths, io);
     if (!files.ok()) {
         absl::StrAppend(&io.err, "stockade: rules: ", files.status().message(), "\n");
         return kRulesUsage;

@@ -36,8 +36,10 @@ struct RulesOutput {
     std::string err;
 };
 
-// The files of all paths, in order; a directory's by name.
-StatusOr<std::vector<policy::SourceFile>> ReadRuleFiles(const std::vector<std::string>& paths);
+// The files of all paths, in order; a directory's by name, but those of policies and the like that lie there:
+// io.err says how many.
+StatusOr<std::vector<policy::SourceFile>> ReadRuleFiles(const std::vector<std::string>& paths,
+                                                        RulesOutput& io);
 
 int RulesCheck(const RulesArgs& args, RulesOutput& io);
 int RulesTest(const RulesArgs& args, RulesOutput& io);

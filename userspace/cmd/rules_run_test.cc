@@ -249,5 +249,22 @@ TEST_F(RulesRunTest, ListAndTheShippedRules) {
     EXPECT_THAT(io_.out, HasSubstr("\"name\":\"internal_scan\""));
 }
 
+// `stockade rules test rules/`: policies lie there, too.
+TEST_F(RulesRunTest, PoliciesInADirectoryOfRulesAreLeftOutAndCounted) {
+    args_.paths = {Source("rules")};
+    EXPECT_EQ(RulesTest(args_, io_), kRulesOk) << io_.err;
+    EXPECT_THAT(io_.err, HasSubstr("rules: left out 6 files with apiVersion, which no rule has"));
+    EXPECT_THAT(io_.err, HasSubstr(", 0 failed, 0 rules without tests"));
+    io_ = {};
+    args_.paths = {Source("rules/policies")};
+    EXPECT_EQ(RulesCheck(args_, io_), kRulesUsage);
+    EXPECT_THAT(io_.err, HasSubstr("only policies and the like, and no rules"));
+    // One that is named is asked about.
+    io_ = {};
+    args_.paths = {Source("rules/policies/deny-all.yaml")};
+    EXPECT_EQ(RulesCheck(args_, io_), kRulesFindings);
+    EXPECT_THAT(io_.out, HasSubstr("a document needs exactly one of detection, correlation and filter"));
+}
+
 }  // namespace
 }  // namespace stockade::cmd
