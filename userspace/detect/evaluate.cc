@@ -106,6 +106,7 @@ Truth MatchText(const Predicate& atom, const Text& text) {
 // Also of a field that was cut to nothing it is known that it is there.
 Truth Exists(const Predicate& atom, const FieldValue& value) {
     if (atom.field->kind == Field::Kind::kUnrecorded) return Truth::kUndecidable;
+    if (atom.field->empty_is_unknown && value.state == FieldValue::State::kUnknown) return Truth::kUndecidable;
     return FromBool(value.state != FieldValue::State::kAbsent);
 }
 

@@ -145,12 +145,12 @@ struct Unrecorded {
 const std::vector<Unrecorded>& UnrecordedTable() {
     static const auto* const table = new std::vector<Unrecorded>{
         {"exec",
-         {"ParentUser", "LogonId", "LogonGuid", "Hashes", "md5", "sha1", "sha256",
-          "Imphash", "OriginalFileName", "TerminalSessionId", "IntegrityLevel", "ProcessGuid",
-          "ParentProcessGuid"}},
+         {"ParentUser", "LogonId", "LogonGuid", "Hashes", "md5", "sha1", "sha256", "Imphash",
+          "OriginalFileName", "TerminalSessionId", "IntegrityLevel", "ProcessGuid", "ParentProcessGuid"}},
         // Only an exec's event carries what its parent was started with.
         {"file", {"ParentCommandLine", "CreationUtcTime", "ProcessGuid", "SourceFilename"}},
-        {"net", {"ParentCommandLine", "SourceIp", "SourcePort", "SourceHostname", "SourceIsIpv6", "ProcessGuid"}},
+        {"net",
+         {"ParentCommandLine", "SourceIp", "SourcePort", "SourceHostname", "SourceIsIpv6", "ProcessGuid"}},
         {"dns", {"ParentCommandLine", "QueryStatus", "QueryResults", "answer", "ProcessGuid"}}};
     return *table;
 }
@@ -183,6 +183,13 @@ const Field* Special(absl::string_view message, absl::string_view name) {
     // Connections are recorded where the sandbox begins them.
     if (message == "net" && name == "Initiated") return Extra({.path = "(Initiated)", .constant = "true"});
     if (message == "dns" && name == "QueryName") return Table().BySigma("dns", "query");
+    // A connection goes to an address. Its name is seen where one was read, which is where it was refused.
+    if (message == "net" && name == "DestinationHostname") {
+        Field field = *Table().BySigma("net", "DestinationHostname");
+        field.path = "(DestinationHostname)";
+        field.empty_is_unknown = true;
+        return Extra(std::move(field));
+    }
     return nullptr;
 }
 

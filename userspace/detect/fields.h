@@ -28,13 +28,14 @@ struct Field {
     std::string map_key{};    // of sandbox.labels
     std::string constant{};   // the same in each event; no steps
     bool zero_is_absent = false;
+    bool empty_is_unknown = false;  // there is one, and few events have it
     bool port = false;
     bool user = false;  // uid 0 is "root" too
     // Fields beside it that say how far it can be relied on; null where there are none.
     const google::protobuf::FieldDescriptor* escaped = nullptr;
     const google::protobuf::FieldDescriptor* truncated = nullptr;
     const google::protobuf::FieldDescriptor* redacted = nullptr;  // beside what the whole event says
-    const google::protobuf::FieldDescriptor* detail = nullptr;  // a PathDetail
+    const google::protobuf::FieldDescriptor* detail = nullptr;    // a PathDetail
 };
 
 // Where events come from, as `logsource` says it.

@@ -294,6 +294,24 @@ TEST(MatchTest, WhatIsNeverRecordedIsUndecidable) {
               Truth::kNo);
 }
 
+// "Not" would be an answer, and nobody knows.
+TEST(MatchTest, TheHostOfAConnectionIsUndecidableWhereItIsNotSaid) {
+    const auto answer = [](const std::string& item, const std::string& host) {
+        v1::Event event;
+        event.mutable_net()->set_op("connect");
+        event.mutable_net()->set_address("10.0.0.1");
+        event.mutable_net()->set_tls_name(host);
+        return Answer(absl::StrCat(Header("network_connection"), "  s:\n    ", item, "\n  condition: s\n"),
+                      event);
+    };
+    const std::string item = "DestinationHostname|endswith: .pool.test";
+    EXPECT_EQ(answer(item, ""), Truth::kUndecidable);
+    EXPECT_EQ(answer(item, "a.pool.test"), Truth::kYes);
+    EXPECT_EQ(answer(item, "a.test"), Truth::kNo);
+    EXPECT_EQ(answer("DestinationHostname: null", ""), Truth::kUndecidable);
+    EXPECT_EQ(answer("net.tls_name: null", ""), Truth::kYes);
+}
+
 TEST(MatchTest, FiltersSuppress) {
     const std::string rule =
         "title: R\nname: r\nlogsource: {product: linux, category: process_creation}\ndetection:\n"

@@ -131,6 +131,9 @@ class Item {
             context_.reader.Warn(
                 node, absl::StrCat("field '", name, "' is in no event of ", ToString(context_.source),
                                    ": what rests on it is undecidable"));
+        } else if (field->empty_is_unknown) {
+            context_.reader.Warn(node, absl::StrCat("few events of ", ToString(context_.source), " have '",
+                                                    name, "': in others what rests on it is undecidable"));
         }
         return field;
     }

@@ -1,8 +1,10 @@
 #include "userspace/detect/parse.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/sha256.h"
 #include "userspace/detect/document.h"
@@ -39,6 +41,19 @@ void AppendCanonical(const YamlNode& node, std::string* out) {
                     node.value, "[");
     for (const policy::YamlPtr& item : node.items) AppendCanonical(*item, out);
     out->push_back(']');
+}
+
+// 2026-01-05, or with slashes, as older rules have it.
+bool IsDay(const std::string& date) {
+    if (date.size() != 10 || (date[4] != '-' && date[4] != '/') || date[7] != date[4]) return false;
+    const std::string digits = absl::StrCat(date.substr(0, 4), date.substr(5, 2), date.substr(8, 2));
+    int number = 0;
+    if (digits.find_first_not_of("0123456789") != digits.npos || !absl::SimpleAtoi(digits, &number))
+        return false;
+    return std::chrono::year_month_day(std::chrono::year(number / 10000),
+                                       std::chrono::month(static_cast<unsigned>(number / 100 % 100)),
+                                       std::chrono::day(static_cast<unsigned>(number % 100)))
+        .ok();
 }
 
 class DocumentReader {
@@ -121,12 +136,8 @@ class DocumentReader {
     void DateField(const char* key) {
         std::string date;
         TextField(key, &date);
-        const auto digit = [&](size_t i) { return date[i] >= '0' && date[i] <= '9'; };
-        const bool ok = date.size() == 10 && (date[4] == '-' || date[4] == '/') && date[7] == date[4] &&
-                        digit(0) && digit(1) && digit(2) && digit(3) && digit(5) && digit(6) && digit(8) &&
-                        digit(9);
-        if (!date.empty() && !ok)
-            reader_.Error(*Get(root_, key), absl::StrCat(key, " must be written YYYY-MM-DD"));
+        if (!date.empty() && !IsDay(date))
+            reader_.Error(*Get(root_, key), absl::StrCat(key, " must be a day, written YYYY-MM-DD"));
     }
 
     void ReadHead(Rule* rule) {
@@ -191,10 +202,16 @@ class DocumentReader {
         const YamlNode* related = Get(root_, "related");
         if (related == nullptr) return;
         reader_.List(*related, "related", [&](const YamlNode& item) {
-            (void)reader_.Map(
-                item, "an item of related",
-                {{"id", [&](const YamlNode& id) { (void)reader_.Text(id, "id"); }, true},
-                 {"type", [&](const YamlNode& type) { (void)reader_.Text(type, "type"); }, true}});
+            (void)reader_.Map(item, "an item of related",
+                              {{"id", [&](const YamlNode& id) { (void)reader_.Text(id, "id"); }, true},
+                               {"type",
+                                [&](const YamlNode& type) {
+                                    const std::vector<std::pair<std::string, bool>> words = {
+                                        {"derived", true}, {"obsolete", true}, {"merged", true},
+                                        {"renamed", true}, {"similar", true},  {"correlation", true}};
+                                    (void)reader_.Choice<bool>(type, "type", words);
+                                },
+                                true}});
         });
     }
 

@@ -65,6 +65,10 @@ std::vector<Broken> AllBroken() {
         {"WrongLevel", Rule1(kBase, "level: hihg\n"), "9:8", "did you mean 'high'?"},
         {"WrongStatus", Rule1(kBase, "status: stabel\n"), "9:9", "did you mean 'stable'?"},
         {"WrongDate", Rule1(kBase, "date: 5 May\n"), "9:7", "YYYY-MM-DD"},
+        {"NoSuchDay", Rule1(kBase, "date: 2026-02-29\n"), "9:7", "must be a day"},
+        {"NoSuchMonth", Rule1(kBase, "modified: 2026-13-01\n"), "9:11", "must be a day"},
+        {"WrongRelation", Rule1(kBase, "related: [{id: a, type: simular}]\n"), "9:25",
+         "did you mean 'similar'?"},
         {"WrongTag", Rule1(kBase, "tags: [Attack]\n"), "9:7", "namespace.name"},
         {"TwoKinds", Rule1(kBase, "correlation: {}\n"), "1:1", "exactly one of detection"},
         {"NoSource", "title: T\ndetection:\n" + kBase, "1:1", "lacks 'logsource'"},
@@ -228,6 +232,12 @@ TEST(ParseTest, WarnsOfWhatIsNeverRecorded) {
     const ParsedRules parsed = Parse(Rule1("  selection:\n    ParentUser|contains: x\n" + kCondition));
     EXPECT_FALSE(HasErrors(parsed.diagnostics));
     EXPECT_THAT(Shown(parsed), HasSubstr("r.yaml:7:5: warning: field 'ParentUser' is in no event"));
+    const ParsedRules host =
+        Parse(absl::StrReplaceAll(Rule1("  selection:\n    DestinationHostname: x\n" + kCondition),
+                                  {{"process_creation", "network_connection"}}));
+    EXPECT_FALSE(HasErrors(host.diagnostics));
+    EXPECT_THAT(Shown(host), HasSubstr("r.yaml:7:5: warning: few events of linux/network_connection have "
+                                       "'DestinationHostname'"));
 }
 
 TEST(ParseTest, WhatRefersToABrokenRuleIsNotWrongForIt) {

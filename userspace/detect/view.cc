@@ -279,6 +279,8 @@ void ReadField(const v1::Event& event, const Field& field, FieldValue* value) {
         ReadLabel(event, field, value);
     } else {
         Descend(event, event, field, 0, value);
+        if (field.empty_is_unknown && value->state == FieldValue::State::kAbsent)
+            value->state = FieldValue::State::kUnknown;
     }
 }
 
