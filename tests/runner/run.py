@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs the tests of a build directory rung by rung and prints one report; ./dev test is the way to call it.
 
-The list of tests is ctest's (labels: unit root live arch events kyverno kubernetes chart package microvm, and fuzz in a build of its own); guests are booted by vmtests/run. A gtest binary counts as many tests as it
+The list of tests is ctest's (labels: unit root live arch events kyverno kubernetes chart package microvm rules, and fuzz in a build of its own); guests are booted by vmtests/run. A gtest binary counts as many tests as it
 has cases. The last line of the output is exactly "N passed, N failed, N skipped".
 """
 
@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import coverage  # noqa: E402
 import results  # noqa: E402
 
-RUNGS = ('arch', 'unit', 'fuzz', 'events', 'kyverno', 'kubernetes', 'chart', 'package', 'microvm', 'root', 'live', 'vm')
+RUNGS = ('arch', 'unit', 'fuzz', 'events', 'kyverno', 'kubernetes', 'chart', 'package', 'microvm', 'rules', 'root', 'live', 'vm')
 
 
 def list_tests(build_dir):
