@@ -21,4 +21,8 @@ bool HasErrors(const std::vector<Diagnostic>& diagnostics) {
     return false;
 }
 
+std::string QualifiedName(absl::string_view name_space, absl::string_view name) {
+    return absl::StrCat(name_space, "/", name);
+}
+
 }  // namespace stockade::policy

@@ -129,8 +129,12 @@ struct PolicyTest {
     std::vector<TestCase> cases;
 };
 
+// The name of a policy that one namespace of a cluster has for itself: no name has a slash otherwise.
+std::string QualifiedName(absl::string_view name_space, absl::string_view name);
+
 struct SandboxPolicy {
-    std::string name;
+    std::string name;        // with its namespace, where it has one
+    std::string name_space;  // it is for the pods of that namespace alone, and under what the node's own policies allow them
     Position at;
     std::optional<std::vector<Entry>> extends;  // absent = [base]
     std::map<std::string, std::string> match_labels;

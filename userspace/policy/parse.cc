@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/policy/parse_sections.h"
 
@@ -11,6 +12,8 @@ namespace stockade::policy {
 namespace {
 
 constexpr char kApiVersion[] = "stockade.dev/v1";
+constexpr char kKind[] = "SandboxPolicy";
+constexpr char kClusterKind[] = "ClusterSandboxPolicy";
 // Bound of a Kubernetes label value: the name appears as one.
 constexpr size_t kMaxNameChars = 63;
 
@@ -35,6 +38,15 @@ void ReadName(Reader& reader, const YamlNode& node, std::string& name, Position&
     at = reader.At(node);
 }
 
+void ReadNamespace(Reader& reader, const YamlNode& node, std::string& name_space) {
+    std::optional<std::string> text = reader.Text(node, "a namespace");
+    if (!text) return;
+    if (!IsName(*text) || absl::StrContains(*text, '.'))
+        return reader.Error(node, absl::StrCat("bad namespace '", Reader::Printable(*text),
+                                               "': at most 63 of a-z, 0-9 and '-'"));
+    name_space = *text;
+}
+
 void ReadVersion(Reader& reader, const YamlNode& node) {
     (void)reader.Choice<int>(node, "apiVersion",
                              {{kApiVersion, 1}});  // one version: the error is all that matters
@@ -51,20 +63,31 @@ std::string PeekKind(const YamlNode& document) {
 void ReadPolicy(Reader& reader, const YamlNode& document, ParseResult& out) {
     SandboxPolicy policy;
     policy.at = reader.At(document);
+    const bool of_cluster = PeekKind(document) == kClusterKind;
     const auto ignore = [](const YamlNode&) {};
-    reader.Map(
-        document, "a SandboxPolicy",
-        {{"apiVersion", [&](const YamlNode& v) { ReadVersion(reader, v); }, true},
-         {"kind", ignore, true},
-         {"metadata",
-          [&](const YamlNode& v) {
-              reader.Map(
-                  v, "metadata",
-                  {{"name", [&](const YamlNode& n) { ReadName(reader, n, policy.name, policy.at); }, true}});
-          },
-          true},
-         {"spec", [&](const YamlNode& v) { ReadSpec(reader, v, policy); }, true},
-         {"tests", [&](const YamlNode& v) { ReadTests(reader, v, policy.tests); }}});
+    const auto read_metadata = [&](const YamlNode& v) {
+        std::vector<Reader::Field> fields = {
+            {"name", [&](const YamlNode& n) { ReadName(reader, n, policy.name, policy.at); }, true},
+            {"namespace", [&](const YamlNode& n) {
+                 if (of_cluster)
+                     return reader.Error(n, absl::StrCat("a ", kClusterKind, " has no namespace"));
+                 ReadNamespace(reader, n, policy.name_space);
+             }}};
+        // As an API server gives objects back.
+        for (const char* key : {"annotations", "creationTimestamp", "generation", "labels", "managedFields",
+                                "resourceVersion", "uid"})
+            fields.push_back({key, ignore});
+        reader.Map(v, "metadata", fields);
+    };
+    reader.Map(document, "a SandboxPolicy",
+               {{"apiVersion", [&](const YamlNode& v) { ReadVersion(reader, v); }, true},
+                {"kind", ignore, true},
+                {"metadata", read_metadata, true},
+                {"spec", [&](const YamlNode& v) { ReadSpec(reader, v, policy); }, true},
+                {"status", ignore},
+                {"tests", [&](const YamlNode& v) { ReadTests(reader, v, policy.tests); }}});
+    if (!policy.name_space.empty() && !policy.name.empty())
+        policy.name = QualifiedName(policy.name_space, policy.name);
     out.policies.push_back(std::move(policy));
 }
 
@@ -80,6 +103,26 @@ void ReadPolicyTest(Reader& reader, const YamlNode& document, ParseResult& out) 
     out.tests.push_back(std::move(test));
 }
 
+void ReadDocument(Reader& reader, const YamlNode& document, ParseResult& out);
+
+// Several objects as kubectl gives them. A list in a list would be nobody's work.
+void ReadList(Reader& reader, const YamlNode& document, ParseResult& out) {
+    const auto ignore = [](const YamlNode&) {};
+    const auto read_items = [&](const YamlNode& v) {
+        if (v.kind != YamlNode::Kind::kSequence)
+            return reader.Error(v, absl::StrCat("items must be a list, not ", KindName(v.kind)));
+        for (const YamlPtr& item : v.items) {
+            if (PeekKind(*item) == "List") return reader.Error(*item, "a list cannot hold a list");
+            ReadDocument(reader, *item, out);
+        }
+    };
+    reader.Map(document, "a List",
+               {{"apiVersion", ignore, true},
+                {"kind", ignore, true},
+                {"metadata", ignore},
+                {"items", read_items, true}});
+}
+
 void ReadDocument(Reader& reader, const YamlNode& document, ParseResult& out) {
     if (document.kind == YamlNode::Kind::kNull) return;  // "---" at the end of a file
     if (document.kind != YamlNode::Kind::kMap) {
@@ -88,9 +131,11 @@ void ReadDocument(Reader& reader, const YamlNode& document, ParseResult& out) {
     }
     const std::string kind = PeekKind(document);
     if (kind == "SandboxPolicyTest") return ReadPolicyTest(reader, document, out);
-    if (kind != "SandboxPolicy" && !kind.empty()) {
-        return reader.Error(document, absl::StrCat("unknown kind '", Reader::Printable(kind), "'",
-                                                   Suggest(kind, {"SandboxPolicy", "SandboxPolicyTest"})));
+    if (kind == "List") return ReadList(reader, document, out);
+    if (kind != kKind && kind != kClusterKind && !kind.empty()) {
+        return reader.Error(document,
+                            absl::StrCat("unknown kind '", Reader::Printable(kind), "'",
+                                         Suggest(kind, {kKind, kClusterKind, "SandboxPolicyTest"})));
     }
     ReadPolicy(reader, document, out);
 }

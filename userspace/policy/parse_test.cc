@@ -218,6 +218,42 @@ TEST(Parse, ControlBytesOfADocumentDoNotReachTheTerminal) {
     EXPECT_THAT(errors, HasSubstr("\\x1b"));
 }
 
+// As `kubectl get sandboxpolicies,clustersandboxpolicies -A -o yaml` writes them.
+TEST(Parse, ObjectsOfAnApiServer) {
+    const std::string server = "uid: u, resourceVersion: '1', generation: 1, creationTimestamp: '2026-01-01T00:00:00Z', labels: {a: b}, "
+                               "annotations: {c: d}, managedFields: []";
+    const std::string items = absl::StrCat(
+        "- {apiVersion: stockade.dev/v1, kind: ClusterSandboxPolicy, metadata: {name: a, ", server, "}, spec: {exec: {}}, status: {conditions: []}}\n",
+        "- {apiVersion: stockade.dev/v1, kind: SandboxPolicy, metadata: {name: a, namespace: tools, ", server, "}, spec: {}}\n");
+    const ParseResult parsed = ParseFiles({{"t", absl::StrCat("apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n", items)}});
+    ASSERT_TRUE(parsed.diagnostics.empty()) << ToString(parsed.diagnostics[0]);
+    ASSERT_EQ(parsed.policies.size(), 2u);
+    EXPECT_EQ(parsed.policies[0].name, "a");
+    EXPECT_EQ(parsed.policies[0].name_space, "");
+    EXPECT_TRUE(parsed.policies[0].exec.has_value());
+    EXPECT_EQ(parsed.policies[1].name, "tools/a");
+    EXPECT_EQ(parsed.policies[1].name_space, "tools");
+}
+
+TEST(Parse, ObjectsThatCannotBe) {
+    const auto error = [](const std::string& kind, const std::string& metadata) {
+        const ParseResult parsed =
+            ParseFiles({{"t", absl::StrCat("apiVersion: stockade.dev/v1\nkind: ", kind, "\nmetadata: ", metadata, "\nspec: {}\n")}});
+        return parsed.diagnostics.empty() ? "" : parsed.diagnostics[0].message;
+    };
+    EXPECT_EQ(error("SandboxPolicy", "{name: a, namespace: tools}"), "");
+    EXPECT_THAT(error("ClusterSandboxPolicy", "{name: a, namespace: tools}"), HasSubstr("has no namespace"));
+    EXPECT_THAT(error("SandboxPolicy", "{name: a, namespace: a/b}"), HasSubstr("bad namespace 'a/b'"));
+    EXPECT_THAT(error("SandboxPolicy", "{name: a, namespace: a.b}"), HasSubstr("bad namespace"));
+    EXPECT_THAT(error("SandboxPolicy", "{name: a, namespace: ''}"), HasSubstr("bad namespace"));
+    EXPECT_THAT(error("SandboxPolicy", "{name: a/b}"), HasSubstr("bad name"));
+    EXPECT_THAT(error("SandboxPolicies", "{name: a}"), HasSubstr("unknown kind"));
+    const ParseResult nested = ParseFiles({{"t", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List, items: []}]\n"}});
+    ASSERT_EQ(nested.diagnostics.size(), 1u);
+    EXPECT_THAT(nested.diagnostics[0].message, HasSubstr("cannot hold a list"));
+    EXPECT_THAT(ParseFiles({{"t", "apiVersion: v1\nkind: List\nitems: 1\n"}}).diagnostics.at(0).message, HasSubstr("items must be a list"));
+}
+
 TEST(Parse, TestDocumentsOfTheirOwn) {
     ParseResult parsed = ParseFiles({{"t",
                                       "apiVersion: stockade.dev/v1\nkind: SandboxPolicyTest\npolicy: "

@@ -107,8 +107,13 @@ class Resolver {
 
     void Visit(const SandboxPolicy& policy, ResolvedPolicy& out) {
         stack_.push_back(policy.name);
-        for (const Entry& base : policy.extends.value_or(std::vector<Entry>{{kBase, policy.at}}))
+        if (!policy.extends) VisitBase({kBase, policy.at}, out);
+        for (Entry base : policy.extends.value_or(std::vector<Entry>())) {
+            // One of its own namespace before one that all have, but for itself.
+            const std::string near = QualifiedName(policy.name_space, base.text);
+            if (!policy.name_space.empty() && near != policy.name && library_.Has(near)) base.text = near;
             VisitBase(base, out);
+        }
         stack_.pop_back();
         // A base that two ways lead to is folded once, where it is met first.
         if (!folded_.insert(policy.name).second) return;

@@ -112,6 +112,22 @@ TEST(Resolve, CirclesAndUnknownNamesAreErrorsWithAPlace) {
     EXPECT_TRUE(absl::IsNotFound(library.Resolve("nobody").status()));
 }
 
+TEST(Resolve, OneOfItsOwnNamespaceComesBeforeOneThatAllHave) {
+    const auto of = [](const std::string& name_space, const std::string& name, const std::string& spec) {
+        return absl::StrCat("---\napiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: ", name, ", namespace: ", name_space,
+                            "}\nspec: ", spec, "\n");
+    };
+    PolicyLibrary library = Library(Document("a", "{exec: {allow: [/node]}}") + of("x", "a", "{extends: [a], exec: {allow: [/own]}}") +
+                                    of("x", "b", "{extends: [a], exec: {}}") + of("y", "b", "{extends: [a], exec: {}}") +
+                                    of("x", "base", "{exec: {allow: [/bad]}}"));
+    EXPECT_TRUE(Allowed(*library.Resolve("x/b"), CaseKind::kExec, "/own"));
+    EXPECT_TRUE(Allowed(*library.Resolve("x/b"), CaseKind::kExec, "/node")) << "which its own one is built on";
+    EXPECT_FALSE(Allowed(*library.Resolve("x/b"), CaseKind::kExec, "/bad")) << "what is built on when nothing is said is the node's base";
+    EXPECT_FALSE(Allowed(*library.Resolve("y/b"), CaseKind::kExec, "/own"));
+    EXPECT_TRUE(Allowed(*library.Resolve("y/b"), CaseKind::kExec, "/node"));
+    EXPECT_FALSE(Allowed(*library.Resolve("a"), CaseKind::kExec, "/own"));
+}
+
 TEST(Resolve, ABuiltInNameMeansWhatIsBuiltIn) {
     std::vector<Diagnostic> diagnostics;
     Library(Document("deny-all", "{exec: {allow: [/**]}}"), &diagnostics);
