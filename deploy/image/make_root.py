@@ -20,7 +20,7 @@ PROGRAMS = ('stockade', 'stockaded')
 SHIPPED = {'rules/policies': '*.yaml', 'rules/detections': '**/*.yaml', 'rules/schema': '*.json'}
 # What the pod mounts over, and what a kernel is seen through.
 FOLDERS = ('dev', 'proc', 'sys', 'tmp', 'run/stockade', 'var/run', 'var/lib/stockade', 'var/log/stockade', 'etc/stockade/policies.d',
-           'etc/stockade/rules.d')
+           'etc/stockade/rules.d', 'usr/share/stockade/objects')
 FILES = {'etc/passwd': 'root:x:0:0:root:/:/nologin\n', 'etc/group': 'root:x:0:\n',
          # Brokers are found by name.
          'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns\n'}

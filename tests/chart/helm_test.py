@@ -108,6 +108,22 @@ def secrets_stay_out(helm):
         yield f'merged: {config}'
 
 
+def objects_are_mounted(helm):
+    """Policies in ConfigMaps of the operator's: looked at before the others, and no pod is made anew for them."""
+    with_them, without = helm.template(rendered.values_of('closed.yaml')), helm.template(rendered.values_of('default.yaml'))
+    pod = find_pod(with_them)['spec']
+    mount = next(mount for mount in pod['containers'][0]['volumeMounts'] if mount['name'] == 'objects')
+    first = yaml.safe_load(rendered.agent_config(with_them))['policy_dirs'][0]
+    if mount['mountPath'] != first or not mount['readOnly'] or first in yaml.safe_load(rendered.agent_config(without))['policy_dirs']:
+        yield f'{mount}, and the agent looks into {first}'
+    volume = next(volume for volume in pod['volumes'] if volume['name'] == 'objects')['projected']
+    wanted = [{'configMap': {'name': name, 'optional': True}} for name in ('sandbox-policies', 'more-policies')]
+    if volume['sources'] != wanted or volume['defaultMode'] != 0o400:
+        yield f'{volume}'
+    if any(volume['name'] == 'objects' for volume in find_pod(without)['spec']['volumes']):
+        yield 'it is there when nobody asks for it'
+
+
 def find_pod(documents):
     return rendered.find(documents, 'DaemonSet')[0]['spec']['template']
 
@@ -280,7 +296,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix='stockade-helm.') as folder, server.Server() as api:
         helm = rendered.Helm(folder, api)
         found = {'VersionsAgree': versions_agree, 'RefusesValues': lambda: refuses_values(helm, folder),
-                 'SecretsStayOut': lambda: secrets_stay_out(helm), 'Confined': lambda: confined(helm), 'WhatIsChosen': lambda: what_is_chosen(helm)}
+                 'SecretsStayOut': lambda: secrets_stay_out(helm), 'Objects': lambda: objects_are_mounted(helm),
+                 'Confined': lambda: confined(helm), 'WhatIsChosen': lambda: what_is_chosen(helm)}
         for name in rendered.combinations():
             found[f'Lints/{name}'] = lambda name=name: lints(helm, name)
             found[f'Configuration/{name}'] = lambda name=name: configuration_passes(helm, name)

@@ -61,6 +61,25 @@ def shipped_are_admitted(api):
                     yield f"{kind} {document['metadata']['name']}: {part} is kept as {kept.get(part)}"
 
 
+def given_back_they_are_read(api):
+    """As kubectl writes them into a ConfigMap: lists of objects with all that the server adds. Run after they were admitted."""
+    stockade = os.path.join(shared.BIN, 'stockade')
+    items = []
+    for kind, path in (('SandboxPolicy', '/apis/stockade.dev/v1/sandboxpolicies'), ('ClusterSandboxPolicy', '/apis/stockade.dev/v1/clustersandboxpolicies')):
+        found = api.must(api.call('GET', path)).body['items']
+        # In a list of one kind the server leaves out what each item is; kubectl puts it back.
+        items += [{'apiVersion': 'stockade.dev/v1', 'kind': kind, **item} for item in found]
+    if len(items) < 12 or not all(item['metadata'].get('managedFields') for item in items):
+        yield f'{len(items)} objects'
+    with tempfile.TemporaryDirectory(prefix='stockade-objects.') as scratch:
+        path = os.path.join(scratch, 'policies.yaml')
+        with open(path, 'w', encoding='utf-8') as file:
+            yaml.safe_dump({'apiVersion': 'v1', 'kind': 'List', 'metadata': {'resourceVersion': ''}, 'items': items}, file)
+        status, output, errors = shared.run(stockade, 'policy', 'check', path)
+        if status:
+            yield f'{status} {output}{errors}'
+
+
 def broken_are_refused(api):
     for kind in KINDS:
         answer = api.create(as_object(broken.GOOD, kind), dry_run=True)
@@ -157,6 +176,7 @@ def main():
         define(api)
         return cases.run({
             'ShippedAreAdmitted': lambda: shipped_are_admitted(api),
+            'GivenBackTheyAreRead': lambda: given_back_they_are_read(api),
             'BrokenAreRefused': lambda: broken_are_refused(api),
             'ParserRefusesThemToo': parser_refuses_them_too,
             'StatusAndColumns': lambda: status_and_columns(api),

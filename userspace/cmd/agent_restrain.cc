@@ -219,15 +219,15 @@ Status Agent::ApplyDeniedNames(const Run& run, const sandbox::Sandbox& sandbox) 
 // Of an adopted one only name and hash are known: the policy of that name is its own where the hash is the same.
 Status Agent::KnowPolicy(Run& run, const sandbox::Sandbox& sandbox) {
     if (!run.adopted || !run.policy.name.empty()) return absl::OkStatus();
-    api::PolicySource source;
-    source.set_name(run.attestation.policy());
-    SK_ASSIGN_OR_RETURN(ChosenPolicy chosen, policies_.Choose(source, sandbox.info->labels));
-    SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(chosen.policy));
+    SK_ASSIGN_OR_RETURN(
+        policy::ResolvedPolicy policy,
+        PolicyOfName(run.attestation.policy(), sandbox.info->labels, options_.config.kubernetes, policies_));
+    SK_ASSIGN_OR_RETURN(const auto compiled, compiler_.Compile(policy));
     if (compiled->hash_hex != run.attestation.policy_hash())
         return absl::FailedPreconditionError(absl::StrCat("an earlier agent bound its policy, and ",
                                                           run.attestation.policy(),
                                                           " says something else by now"));
-    run.policy = std::move(chosen.policy);
+    run.policy = std::move(policy);
     return absl::OkStatus();
 }
 

@@ -24,8 +24,13 @@ struct PodPolicy {
 };
 
 // The annotation before selectors, selectors before the namespace's default. What a tenant writes (annotation, labels) chooses among
-// what the administrator lists and nothing else. There is always an answer: where there is no policy, or no single one, it is deny-all.
+// what the administrator lists and nothing else; a policy that the namespace has for itself is cut down to what the node's selectors or the
+// namespace's default give the pod. There is always an answer: where there is no policy, or no single one, it is deny-all.
 PodPolicy ChoosePodPolicy(const orchestrator::PodContainer& container, const model::Labels& labels, const KubernetesConfig& config,
                           PolicyStore& store);
+
+// The policy that a sandbox was bound with, by its name: one of a namespace's own is what it is only under its ceiling.
+StatusOr<policy::ResolvedPolicy> PolicyOfName(const std::string& name, const model::Labels& labels, const KubernetesConfig& config,
+                                              PolicyStore& store);
 
 }  // namespace stockade::cmd

@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/policy/builtin.h"
+#include "userspace/policy/canonical.h"
+#include "userspace/policy/judge.h"
 
 namespace stockade::cmd {
 namespace {
@@ -30,6 +32,19 @@ class PodPolicyTest : public ::testing::Test {
         std::ofstream(dir_ + "/" + policy + ".yaml")
             << "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: " << policy << "}\nspec:\n"
             << more << "  exec: {allow: [/bin/true]}\n  files: {read: []}\n  network: {allow: []}\n";
+    }
+    void WriteOwn(const std::string& name_space, const std::string& policy, const std::string& spec) {
+        std::ofstream(absl::StrCat(dir_, "/", name_space, ".", policy, ".yaml"))
+            << "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: " << policy << ", namespace: " << name_space
+            << "}\nspec: " << spec << "\n";
+    }
+    static bool Allowed(const PodPolicy& policy, policy::CaseKind kind, const std::string& object) {
+        const StatusOr<policy::Judge> judge = policy::Judge::Create(policy.policy);
+        EXPECT_TRUE(judge.ok()) << judge.status();
+        policy::TestCase question;
+        question.kind = kind;
+        question.object = object;
+        return judge->Decide(question).allowed;
     }
     PodPolicy Choose() {
         PolicyStore store({dir_}, "networkless");
@@ -71,6 +86,88 @@ TEST_F(PodPolicyTest, AnUnknownNameIsNotAnyOther) {
     ExpectDenyAll(Choose(), "PolicyNotFound", "did you mean 'shell'?");
     container_.annotations[kPolicyAnnotation] = "";
     ExpectDenyAll(Choose(), "PolicyNotFound", "is empty");
+}
+
+TEST_F(PodPolicyTest, WhatANamespaceHasForItselfIsCutDownToWhatTheNodeGives) {
+    config_.namespaces["tools"] = {.policy = "shell", .policies = {}};
+    WriteOwn("tools", "mine", "{exec: {allow: ['/bin/*']}, files: {read: [/**]}, network: {}}");
+    EXPECT_EQ(Choose().policy.name, "shell") << "nothing names it";
+    container_.annotations[kPolicyAnnotation] = "mine";
+    const PodPolicy got = Choose();
+    EXPECT_EQ(got.condition, "");
+    EXPECT_EQ(got.policy.name, "tools/mine");
+    EXPECT_TRUE(Allowed(got, policy::CaseKind::kExec, "/bin/true"));
+    EXPECT_FALSE(Allowed(got, policy::CaseKind::kExec, "/bin/sh")) << "the node's policy refuses it";
+    EXPECT_FALSE(Allowed(got, policy::CaseKind::kRead, "/work/x")) << "likewise";
+    WriteOwn("tools", "mine", "{exec: {allow: []}}");
+    EXPECT_FALSE(Allowed(Choose(), policy::CaseKind::kExec, "/bin/true")) << "its own refuses it";
+}
+
+TEST_F(PodPolicyTest, ItsSelectorFindsItAndTheNodesSelectorItsCeiling) {
+    WriteOwn("tools", "mine", "{selector: {matchLabels: {tool: python}}, exec: {allow: [/bin/true]}}");
+    labels_.tool = "ruby";
+    ExpectDenyAll(Choose(), "PolicyNotFound", "none selects it");
+    labels_.tool = "python";
+    EXPECT_EQ(Choose().policy.name, "tools/mine");
+    EXPECT_THAT(Choose().policy.bases, ::testing::Contains("python"));
+    WriteOwn("tools", "twice", "{selector: {matchLabels: {tool: python}}}");
+    ExpectDenyAll(Choose(), "AmbiguousPolicy", "tools/mine, tools/twice");
+}
+
+TEST_F(PodPolicyTest, WithoutAPolicyOfTheNodeAboveItItIsNone) {
+    config_.policies = {"*"};
+    WriteOwn("tools", "mine", "{exec: {allow: [/**]}}");
+    container_.annotations[kPolicyAnnotation] = "mine";
+    ExpectDenyAll(Choose(), "PolicyNotFound", "has no default");
+    config_.policies = {};
+    labels_.tool = "python";
+    ExpectDenyAll(Choose(), "PolicyNotAllowed", "its labels select python");
+}
+
+TEST_F(PodPolicyTest, AnothersNamespaceHasNoneForIt) {
+    config_.policies = {"*"};
+    config_.namespaces["tools"] = {.policy = "shell", .policies = {}};
+    WriteOwn("other", "theirs", "{selector: {matchLabels: {tool: ruby}}, exec: {allow: [/**]}}");
+    for (const char* name : {"theirs", "other/theirs", "tools/theirs"}) {
+        container_.annotations[kPolicyAnnotation] = name;
+        ExpectDenyAll(Choose(), "PolicyNotFound", "no policy");
+    }
+    container_.annotations.clear();
+    labels_.tool = "ruby";
+    EXPECT_EQ(Choose().policy.name, "shell");
+    // Nor does it choose for who is not a pod at all.
+    PolicyStore store({dir_}, "networkless");
+    api::PolicySource source;
+    EXPECT_EQ(store.Choose(source, labels_)->policy.name, "networkless");
+    source.set_name("other/theirs");
+    EXPECT_TRUE(absl::IsNotFound(store.Choose(source, labels_).status()));
+}
+
+TEST_F(PodPolicyTest, TheNextAgentFindsItByItsName) {
+    config_.namespaces["tools"] = {.policy = "shell", .policies = {}};
+    WriteOwn("tools", "mine", "{exec: {allow: [/bin/true, /bin/sh]}}");
+    container_.annotations[kPolicyAnnotation] = "mine";
+    const PodPolicy chosen = Choose();
+    PolicyStore store({dir_}, "networkless");
+    const StatusOr<policy::ResolvedPolicy> again = PolicyOfName(chosen.policy.name, labels_, config_, store);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(policy::CanonicalText(*again), policy::CanonicalText(chosen.policy));
+    EXPECT_EQ(PolicyOfName("shell", labels_, config_, store)->name, "shell");
+    EXPECT_TRUE(absl::IsNotFound(PolicyOfName("tools/gone", labels_, config_, store).status()));
+}
+
+TEST_F(PodPolicyTest, ItsErrorsAreItsOwnAlone) {
+    config_.namespaces["tools"] = {.policy = "shell", .policies = {}};
+    config_.namespaces["other"] = {.policy = "shell", .policies = {}};
+    WriteOwn("tools", "broken", "{exce: {}}");
+    WriteOwn("tools", "lost", "{extends: [nobody]}");
+    labels_.tool = "ruby";
+    ExpectDenyAll(Choose(), "PolicyBroken", "exce");
+    container_.annotations[kPolicyAnnotation] = "lost";
+    ExpectDenyAll(Choose(), "PolicyBroken", "nobody");
+    container_.annotations.clear();
+    container_.ref.name_space = "other";
+    EXPECT_EQ(Choose().policy.name, "shell");
 }
 
 // What tenants write can only narrow.

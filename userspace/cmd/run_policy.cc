@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -63,6 +64,21 @@ std::map<std::string, std::vector<Diagnostic>> ErrorsByFile(const std::vector<Di
     return errors;
 }
 
+// Errors by the namespace whose policies the file holds; "" where it holds another's too, or none that could be read.
+std::map<std::string, std::string> BrokenByNamespace(const std::map<std::string, std::vector<Diagnostic>>& errors,
+                                                     const std::vector<policy::SandboxPolicy>& policies) {
+    std::map<std::string, std::string> broken;
+    for (const auto& [file, diagnostics] : errors) {
+        std::set<std::string> whose;
+        for (const policy::SandboxPolicy& policy : policies) {
+            if (policy.at.file == file) whose.insert(policy.name_space);
+        }
+        std::string& text = broken[whose.size() == 1 ? *whose.begin() : ""];
+        absl::StrAppend(&text, text.empty() ? "" : "\n", Errors(diagnostics));
+    }
+    return broken;
+}
+
 bool HasLabels(const model::Labels& labels) {
     return !labels.session.empty() || !labels.tool.empty() || !labels.trace.empty() || !labels.free.empty();
 }
@@ -116,8 +132,8 @@ Status PolicyStore::Refresh() {
         const auto found = errors.find(policy.at.file);
         if (found != errors.end()) library.Refuse(policy.name, found->second);
     }
-    broken_ = Errors(parsed.diagnostics);
-    if (!broken_.empty()) LogWarning("policies that are not used, for their errors: ", broken_);
+    broken_ = BrokenByNamespace(errors, policies);
+    for (const auto& [name_space, text] : broken_) LogWarning("policies that are not used, for their errors: ", text);
     library_ = std::move(library);
     known_texts_.clear();
     signature_ = std::move(signature);
@@ -166,11 +182,19 @@ StatusOr<policy::ResolvedPolicy> PolicyStore::FromKnownText(const api::PolicySou
     return known_texts_.emplace(key, std::move(policy)).first->second;
 }
 
+// Of the node: names that runs and all pods may have.
+std::vector<std::string> PolicyStore::NodeNames() const {
+    std::vector<std::string> names = library_.Names();
+    std::erase_if(names, [this](const std::string& name) { return !library_.Find(name)->name_space.empty(); });
+    return names;
+}
+
 // Empty = none. kAlreadyExists: several.
-StatusOr<std::string> PolicyStore::SelectedName(const model::Labels& labels) const {
+StatusOr<std::string> PolicyStore::SelectedName(const std::string& name_space, const model::Labels& labels) const {
     std::vector<std::string> matches;
     for (const std::string& name : library_.Names()) {
-        if (Matches(*library_.Find(name), labels)) matches.push_back(name);
+        const policy::SandboxPolicy& policy = *library_.Find(name);
+        if (policy.name_space == name_space && Matches(policy, labels)) matches.push_back(name);
     }
     if (matches.size() > 1) {
         return absl::AlreadyExistsError(
@@ -178,25 +202,40 @@ StatusOr<std::string> PolicyStore::SelectedName(const model::Labels& labels) con
     }
     // The policy that was meant for these labels may be in a file that was not understood, and the
     // default may allow more.
-    if (matches.empty() && !broken_.empty() && HasLabels(labels)) {
+    const auto broken = broken_.find(name_space);
+    if (matches.empty() && broken != broken_.end() && HasLabels(labels)) {
         return absl::FailedPreconditionError(
             absl::StrCat("no policy selects this sandbox, but files with errors might: correct them, or "
                          "name a policy with --policy\n",
-                         broken_));
+                         broken->second));
     }
     return matches.empty() ? "" : matches.front();
 }
 
 StatusOr<std::optional<policy::ResolvedPolicy>> PolicyStore::Select(const model::Labels& labels) {
     SK_RETURN_IF_ERROR(Refresh());
-    SK_ASSIGN_OR_RETURN(const std::string name, SelectedName(labels));
+    SK_ASSIGN_OR_RETURN(const std::string name, SelectedName("", labels));
     if (name.empty()) return std::nullopt;
     SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, library_.Resolve(name));
     return policy;
 }
 
+StatusOr<std::optional<policy::ResolvedPolicy>> PolicyStore::OfNamespace(const std::string& name_space, const std::string& name,
+                                                                        const model::Labels& labels) {
+    SK_RETURN_IF_ERROR(Refresh());
+    std::string found = policy::QualifiedName(name_space, name);
+    if (name.empty()) {
+        SK_ASSIGN_OR_RETURN(found, SelectedName(name_space, labels));
+    } else if (!library_.Has(found)) {
+        found.clear();
+    }
+    if (found.empty()) return std::nullopt;
+    SK_ASSIGN_OR_RETURN(policy::ResolvedPolicy policy, library_.Resolve(found));
+    return policy;
+}
+
 StatusOr<ChosenPolicy> PolicyStore::BySelector(const model::Labels& labels) const {
-    const StatusOr<std::string> one = SelectedName(labels);
+    const StatusOr<std::string> one = SelectedName("", labels);
     if (absl::IsAlreadyExists(one.status()))
         return absl::FailedPreconditionError(absl::StrCat(one.status().message(), ": name one with --policy"));
     SK_ASSIGN_OR_RETURN(const std::string selected, one);
@@ -215,14 +254,18 @@ StatusOr<ChosenPolicy> PolicyStore::Choose(const api::PolicySource& source, cons
         return ChosenPolicy{.policy = std::move(policy), .note = ""};
     }
     if (source.name().empty()) return BySelector(labels);
-    StatusOr<policy::ResolvedPolicy> policy = library_.Resolve(source.name());
+    // A namespace's own is nothing by itself: what it may allow is said by another.
+    const bool own = library_.Has(source.name()) && !library_.Find(source.name())->name_space.empty();
+    StatusOr<policy::ResolvedPolicy> policy = own ? absl::NotFoundError("") : library_.Resolve(source.name());
     if (absl::IsNotFound(policy.status())) {
-        const std::string nearest = policy::NearestWord(source.name(), library_.Names());
+        const std::vector<std::string> names = NodeNames();
+        const std::string nearest = policy::NearestWord(source.name(), names);
+        const auto broken = broken_.find("");
         return absl::NotFoundError(absl::StrCat(
             "no policy ", source.name(), " in ", absl::StrJoin(directories_, ", "),
             " (a file is taken as well: --policy ./", source.name(), ".yaml)",
             nearest.empty() ? "" : "; did you mean '", nearest, nearest.empty() ? "" : "'?", "; known are ",
-            absl::StrJoin(library_.Names(), ", "), broken_.empty() ? "" : "; files with errors:\n", broken_));
+            absl::StrJoin(names, ", "), broken == broken_.end() ? "" : absl::StrCat("; files with errors:\n", broken->second)));
     }
     if (!policy.ok()) return policy.status();
     return ChosenPolicy{.policy = *std::move(policy), .note = ""};

@@ -36,9 +36,15 @@ class PolicyStore {
     // kFailedPrecondition when none does and a file with errors may have held it.
     StatusOr<std::optional<policy::ResolvedPolicy>> Select(const model::Labels& labels);
 
+    // A policy that a namespace of the cluster has for itself (metadata.namespace): of that name, or, where it is empty, the one whose
+    // selector fits. Nothing where there is none; else as above. No other call knows these.
+    StatusOr<std::optional<policy::ResolvedPolicy>> OfNamespace(const std::string& name_space, const std::string& name,
+                                                                const model::Labels& labels);
+
   private:
     Status Refresh();
-    StatusOr<std::string> SelectedName(const model::Labels& labels) const;
+    StatusOr<std::string> SelectedName(const std::string& name_space, const model::Labels& labels) const;
+    std::vector<std::string> NodeNames() const;
     StatusOr<policy::ResolvedPolicy> FromText(const api::PolicySource& source) const;
     StatusOr<policy::ResolvedPolicy> FromKnownText(const api::PolicySource& source);
     StatusOr<ChosenPolicy> BySelector(const model::Labels& labels) const;
@@ -48,7 +54,9 @@ class PolicyStore {
     std::string signature_;  // names, sizes and times of all files
     policy::PolicyLibrary library_;
     std::map<std::string, policy::ResolvedPolicy> known_texts_;  // by what was asked for; good until library_ changes
-    std::string broken_;  // errors of the files; told when what was looked for may be in them
+    // Errors of the files; told when what was looked for may be in them. By namespace: of a file that holds that namespace's alone, so
+    // that who writes it breaks no other's. "" = all else.
+    std::map<std::string, std::string> broken_;
 };
 
 }  // namespace stockade::cmd

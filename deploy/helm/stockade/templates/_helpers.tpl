@@ -87,6 +87,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
       "kills_per_minute" (int64 .Values.agent.killsPerMinute)
       "made_ahead" false
       "rules" (dict "dirs" (list "/usr/share/stockade/detections" "/etc/stockade/rules.d") "dry_run" .Values.agent.rulesDryRun) }}
+{{- if .Values.agent.policyConfigMaps }}
+{{- $_ := set $config "policy_dirs" (prepend (get $config "policy_dirs") "/usr/share/stockade/objects") }}
+{{- end }}
 {{- if .Values.metrics.enabled }}
 {{- $_ := set $config "metrics" (dict "listen" (printf "%s:%d" .Values.metrics.address (int64 .Values.metrics.port))) }}
 {{- else }}
