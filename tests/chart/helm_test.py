@@ -42,7 +42,7 @@ OPERATOR = ('--kube-as-user', 'operator', '--kube-as-group', 'stockade:operators
 
 
 def versions_agree():
-    with open(os.path.join(shared.ROOT, 'userspace', 'cmd', 'agent_version.h'), encoding='utf-8') as file:
+    with open(os.path.join(shared.ROOT, 'userspace', 'cmd', 'agent_version.cc'), encoding='utf-8') as file:
         agent = re.search(r'kVersion\[\] = "([^"]+)"', file.read()).group(1)
     chart = gate.documents(os.path.join(shared.CHART, 'Chart.yaml'))[0]['appVersion']
     return [] if agent == chart else [f'appVersion {chart}, the agent is {agent}']
