@@ -170,6 +170,19 @@ TEST_F(PodPolicyTest, ItsErrorsAreItsOwnAlone) {
     EXPECT_EQ(Choose().policy.name, "shell");
 }
 
+TEST_F(PodPolicyTest, NorDoesOneListMakeThemAnothers) {
+    config_.namespaces["tools"] = {.policy = "shell", .policies = {}};
+    config_.namespaces["other"] = {.policy = "shell", .policies = {}};
+    std::ofstream(dir_ + "/list.yaml")
+        << "apiVersion: v1\nkind: List\nitems:\n"
+        << "- {apiVersion: stockade.dev/v1, kind: SandboxPolicy, metadata: {name: mine, namespace: tools}, spec: {exce: {}}}\n"
+        << "- {apiVersion: stockade.dev/v1, kind: SandboxPolicy, metadata: {name: mine, namespace: other}, spec: {exec: {}}}\n";
+    container_.annotations[kPolicyAnnotation] = "mine";
+    ExpectDenyAll(Choose(), "PolicyBroken", "exce");
+    container_.ref.name_space = "other";
+    EXPECT_EQ(Choose().policy.name, "other/mine");
+}
+
 // What tenants write can only narrow.
 TEST_F(PodPolicyTest, ATenantChoosesAmongWhatIsListedAlone) {
     config_.policies = {};

@@ -82,7 +82,7 @@ LoadedPolicies LoadPolicies(const std::vector<std::string>& files, const std::ve
     std::set<std::string> broken;
     for (policy::Diagnostic& diagnostic : diagnostics) {
         if (diagnostic.severity != policy::Severity::kError) continue;
-        if (installed.count(diagnostic.at.file) != 0) {
+        if (installed.count(std::string(policy::FileOfItem(diagnostic.at.file))) != 0) {
             broken.insert(diagnostic.at.file);
             diagnostic.severity = policy::Severity::kWarning;
             diagnostic.message = absl::StrCat("not used: ", diagnostic.message);

@@ -14,6 +14,8 @@ namespace {
 constexpr char kApiVersion[] = "stockade.dev/v1";
 constexpr char kKind[] = "SandboxPolicy";
 constexpr char kClusterKind[] = "ClusterSandboxPolicy";
+// Between the name of a file and the place of an object in its list.
+constexpr char kItemMark[] = ": items ";
 // Bound of a Kubernetes label value: the name appears as one.
 constexpr size_t kMaxNameChars = 63;
 
@@ -105,15 +107,18 @@ void ReadPolicyTest(Reader& reader, const YamlNode& document, ParseResult& out) 
 
 void ReadDocument(Reader& reader, const YamlNode& document, ParseResult& out);
 
-// Several objects as kubectl gives them. A list in a list would be nobody's work.
+// Several objects as kubectl gives them, each a file of its own for what is said of its errors: they are of different people.
+// A list in a list would be nobody's work.
 void ReadList(Reader& reader, const YamlNode& document, ParseResult& out) {
     const auto ignore = [](const YamlNode&) {};
     const auto read_items = [&](const YamlNode& v) {
         if (v.kind != YamlNode::Kind::kSequence)
             return reader.Error(v, absl::StrCat("items must be a list, not ", KindName(v.kind)));
-        for (const YamlPtr& item : v.items) {
-            if (PeekKind(*item) == "List") return reader.Error(*item, "a list cannot hold a list");
-            ReadDocument(reader, *item, out);
+        for (size_t i = 0; i < v.items.size(); ++i) {
+            const YamlNode& item = *v.items[i];
+            if (PeekKind(item) == "List") return reader.Error(item, "a list cannot hold a list");
+            Reader own(absl::StrCat(reader.At(item).file, kItemMark, i), out.diagnostics);
+            ReadDocument(own, item, out);
         }
     };
     reader.Map(document, "a List",
@@ -153,6 +158,11 @@ void FindDuplicateNames(ParseResult& out) {
 }
 
 }  // namespace
+
+absl::string_view FileOfItem(absl::string_view file) {
+    const size_t mark = file.rfind(kItemMark);
+    return mark == file.npos ? file : file.substr(0, mark);
+}
 
 ParseResult ParseFiles(const std::vector<SourceFile>& files) {
     ParseResult out;

@@ -28,6 +28,9 @@ struct ParseResult {
 
 ParseResult ParseFiles(const std::vector<SourceFile>& files);
 
+// An object in a list stands at "FILE: items N" in positions, so that its errors are its own. This is FILE, also where it is that alone.
+absl::string_view FileOfItem(absl::string_view file);
+
 // "10.0.0.0/8", "2001:db8::/32", "192.0.2.1". kInvalidArgument says what is wrong with it.
 StatusOr<NetworkRule> ParseCidr(absl::string_view text);
 

@@ -235,6 +235,19 @@ TEST(Parse, ObjectsOfAnApiServer) {
     EXPECT_EQ(parsed.policies[1].name_space, "tools");
 }
 
+TEST(Parse, ErrorsInAListAreThoseOfOneObject) {
+    const std::string head = "{apiVersion: stockade.dev/v1, kind: SandboxPolicy, metadata: {name: a, namespace: ";
+    const ParseResult parsed = ParseFiles(
+        {{"t.yaml", absl::StrCat("apiVersion: v1\nkind: List\nitems:\n- ", head, "x}, spec: {}}\n- ", head, "y}, spec: {exce: {}}}\n")}});
+    ASSERT_EQ(parsed.diagnostics.size(), 1u);
+    EXPECT_EQ(parsed.diagnostics[0].at.file, "t.yaml: items 1");
+    EXPECT_EQ(parsed.diagnostics[0].at.line, 5);
+    ASSERT_EQ(parsed.policies.size(), 2u);
+    EXPECT_EQ(parsed.policies[0].at.file, "t.yaml: items 0");
+    EXPECT_EQ(FileOfItem(parsed.policies[0].at.file), "t.yaml");
+    EXPECT_EQ(FileOfItem("t.yaml"), "t.yaml");
+}
+
 TEST(Parse, ObjectsThatCannotBe) {
     const auto error = [](const std::string& kind, const std::string& metadata) {
         const ParseResult parsed =
