@@ -65,6 +65,16 @@ class TakeOverTest : public ::testing::Test {
         }
         return links;
     }
+    // The kernel lets go of an unpinned link some time later, and until then both sets judge and count.
+    static void WaitUntilGone(const std::map<std::string, Linked>& links) {
+        const uint64_t end = BootNow() + 10'000'000'000;
+        for (const auto& [name, linked] : links) {
+            while (Fd(bpf_link_get_fd_by_id(linked.first)).ok()) {
+                ASSERT_LT(BootNow(), end) << name << " is attached still";
+                usleep(1000);  // between two looks
+            }
+        }
+    }
     void BindTo(const Child& child) {
         auto index = sensor_->PublishPolicy(PolicyCells(sensor_->keys()));
         ASSERT_TRUE(index.ok()) << index.status();
@@ -162,6 +172,7 @@ TEST_F(TakeOverTest, OthersAreLoadedAnew) {
         ASSERT_TRUE(before.contains(name)) << name;
         EXPECT_NE(linked, before.at(name)) << name;
     }
+    ASSERT_NO_FATAL_FAILURE(WaitUntilGone(before));
     const SlotRef ref = sensor_->LiveSlots()->front().ref;
     EXPECT_EQ(*sensor_->LabelPresent(ref), 1);
     ExpectRefused(child, ref);
