@@ -65,11 +65,12 @@ class TakeOverTest : public ::testing::Test {
         }
         return links;
     }
-    // The kernel lets go of an unpinned link some time later, and until then both sets judge and count.
+    // The kernel detaches an unpinned link some time later, and until then both sets judge and count. The link's own id is gone before
+    // that, its program's after it.
     static void WaitUntilGone(const std::map<std::string, Linked>& links) {
         const uint64_t end = BootNow() + 10'000'000'000;
         for (const auto& [name, linked] : links) {
-            while (Fd(bpf_link_get_fd_by_id(linked.first)).ok()) {
+            while (Fd(bpf_prog_get_fd_by_id(linked.second)).ok()) {
                 ASSERT_LT(BootNow(), end) << name << " is attached still";
                 usleep(1000);  // between two looks
             }
