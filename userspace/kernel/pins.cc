@@ -29,8 +29,10 @@ Status Pin(int fd, const std::string& path) {
 }
 
 Status PinSet(Programs& programs, const std::string& dir) {
+    const std::string lent = absl::StrCat(dir, "/", programs.content_name());
     SK_RETURN_IF_ERROR(MakeDir(dir));
-    SK_RETURN_IF_ERROR(programs.PinPrograms(dir));
+    SK_RETURN_IF_ERROR(MakeDir(lent));
+    for (const auto& [name, fd] : programs.Lendable()) SK_RETURN_IF_ERROR(Pin(fd, absl::StrCat(lent, "/", name)));
     for (auto& [name, link] : programs.links()) {
         SK_RETURN_IF_ERROR(Pin(link.get(), absl::StrCat(dir, "/", name)));
     }
@@ -78,27 +80,31 @@ StatusOr<Pins> Pins::Open(const std::string& dir) {
 }
 
 bool Pins::published() const {
-    return enabled() && access(absl::StrCat(dir_, "/", AbiName()).c_str(), F_OK) == 0;
+    return enabled() && access(abi_dir().c_str(), F_OK) == 0;
 }
 
-std::string Pins::maps_dir() const { return absl::StrCat(dir_, "/", AbiName(), "/maps"); }
+std::string Pins::maps_dir() const { return absl::StrCat(abi_dir(), "/maps"); }
 
 std::string Pins::set_name(const Programs& programs) const {
     return absl::StrCat("set_", programs.set_id(), "_", agent_);
 }
 
 std::string Pins::set_dir(const Programs& programs) const {
-    return absl::StrCat(dir_, "/", AbiName(), "/", set_name(programs));
+    return absl::StrCat(abi_dir(), "/", set_name(programs));
+}
+
+std::string Pins::abi_dir() const { return absl::StrCat(dir_, "/", AbiName()); }
+
+StatusOr<std::vector<std::string>> Pins::SetNames() const {
+    SK_ASSIGN_OR_RETURN(std::vector<std::string> names, PinDirectories(abi_dir()));
+    std::erase_if(names, [](const std::string& name) { return !absl::StartsWith(name, "set_"); });
+    return names;
 }
 
 StatusOr<std::vector<std::string>> Pins::Sets() const {
-    std::vector<std::string> sets;
-    if (!enabled()) return sets;
-    const std::string abi_dir = absl::StrCat(dir_, "/", AbiName());
-    SK_ASSIGN_OR_RETURN(const std::vector<std::string> names, PinDirectories(abi_dir));
-    for (const std::string& name : names) {
-        if (absl::StartsWith(name, "set_")) sets.push_back(absl::StrCat(abi_dir, "/", name));
-    }
+    if (!enabled()) return std::vector<std::string>();
+    SK_ASSIGN_OR_RETURN(std::vector<std::string> sets, SetNames());
+    for (std::string& set : sets) set = absl::StrCat(abi_dir(), "/", set);
     return sets;
 }
 
@@ -108,7 +114,7 @@ Status Pins::PublishFirst(Programs& programs) {
     SK_RETURN_IF_ERROR(MakeDir(staging));
     SK_RETURN_IF_ERROR(PinMaps(programs, absl::StrCat(staging, "/maps")));
     SK_RETURN_IF_ERROR(PinSet(programs, absl::StrCat(staging, "/", set_name(programs))));
-    std::string target = absl::StrCat(dir_, "/", AbiName());
+    std::string target = abi_dir();
     if (rename(staging.c_str(), target.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("publish ", target));
     return absl::OkStatus();
 }
@@ -124,18 +130,16 @@ Status Pins::PublishSet(Programs& programs) {
 
 Status Pins::RemoveOtherSets(const Programs& programs) {
     if (!enabled()) return absl::OkStatus();
-    std::string abi_dir = absl::StrCat(dir_, "/", AbiName());
-    SK_ASSIGN_OR_RETURN(const std::vector<std::string> names, PinDirectories(abi_dir));
+    SK_ASSIGN_OR_RETURN(const std::vector<std::string> names, SetNames());
     for (const std::string& name : names) {
-        if (!absl::StartsWith(name, "set_") || name == set_name(programs)) continue;
-        SK_RETURN_IF_ERROR(RemovePins(abi_dir, name));
+        if (name != set_name(programs)) SK_RETURN_IF_ERROR(RemovePins(abi_dir(), name));
     }
     return absl::OkStatus();
 }
 
 Status Pins::RemoveOwnSet(const Programs& programs) {
     if (!enabled()) return absl::OkStatus();
-    return RemovePins(absl::StrCat(dir_, "/", AbiName()), set_name(programs));
+    return RemovePins(abi_dir(), set_name(programs));
 }
 
 Status Pins::PinLink(Programs& programs, const std::string& name, int link_fd) {

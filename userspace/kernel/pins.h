@@ -52,6 +52,8 @@ class Pins {
     Status Unpin(Programs& programs, const std::string& name);
 
   private:
+    std::string abi_dir() const;
+    StatusOr<std::vector<std::string>> SetNames() const;
     std::string set_name(const Programs& programs) const;
     std::string set_dir(const Programs& programs) const;
 

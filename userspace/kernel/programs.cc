@@ -5,7 +5,6 @@
 #include <bpf/libbpf.h>
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "absl/strings/match.h"
@@ -143,7 +142,7 @@ StatusOr<std::unique_ptr<Programs>> Programs::Load(const Options& options) {
 
 bool Programs::Keep(const Options& options) {
     for (const std::string& set_dir : options.earlier_sets) {
-        const std::string programs = absl::StrCat(set_dir, "/", kContentPrefix, content_);
+        const std::string programs = absl::StrCat(set_dir, "/", content_name());
         if (access(programs.c_str(), F_OK) != 0) continue;
         if (kept_programs_.empty() && !KeepFrom(programs, options.reuse_maps_dir)) continue;
         lenders_.push_back(set_dir);
@@ -176,20 +175,16 @@ bool Programs::KeepFrom(const std::string& programs_dir, const std::string& maps
     return false;
 }
 
-Status Programs::PinPrograms(const std::string& set_dir) const {
-    const std::string dir = absl::StrCat(set_dir, "/", kContentPrefix, content_);
-    if (mkdir(dir.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("create ", dir));
-    const auto pin = [&](int fd, const char* name) {
-        const std::string path = absl::StrCat(dir, "/", name);
-        return NegErrnoStatus(bpf_obj_pin(fd, path.c_str()) ? -errno : 0, absl::StrCat("pin ", path));
-    };
-    SK_RETURN_IF_ERROR(pin(Bss(), kBss));
+std::string Programs::content_name() const { return absl::StrCat(kContentPrefix, content_); }
+
+std::vector<std::pair<std::string, int>> Programs::Lendable() const {
+    std::vector<std::pair<std::string, int>> out = {{kBss, Bss()}};
     bpf_program* program;
     bpf_object__for_each_program(program, object()) {
         const char* name = bpf_program__name(program);
-        if (ProgramFd(name) >= 0) SK_RETURN_IF_ERROR(pin(ProgramFd(name), name));
+        if (ProgramFd(name) >= 0) out.emplace_back(name, ProgramFd(name));
     }
-    return absl::OkStatus();
+    return out;
 }
 
 Programs::~Programs() {

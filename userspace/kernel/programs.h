@@ -46,8 +46,9 @@ class Programs {
 
     // They are those of an earlier set, and so are the links that it had.
     bool kept() const { return !lenders_.empty(); }
-    // Pins all that a next agent needs to keep them, in a directory that it makes in `set_dir`.
-    Status PinPrograms(const std::string& set_dir) const;
+    // All that a next agent needs to keep them, by the names of its pins; borrowed. Their directory is below that of the set.
+    std::vector<std::pair<std::string, int>> Lendable() const;
+    std::string content_name() const;
 
     // Lower-case hexadecimal of the object's content: the name of this set of programs.
     const std::string& set_id() const { return set_id_; }

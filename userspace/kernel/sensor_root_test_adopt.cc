@@ -82,6 +82,7 @@ class TakeOverTest : public ::testing::Test {
         auto ref = sensor_->BindSlot(
             {.cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index});
         ASSERT_TRUE(ref.ok()) << ref.status();
+        bound_ = *ref;
     }
     int Refusals() {
         int refusals = 0;
@@ -105,6 +106,7 @@ class TakeOverTest : public ::testing::Test {
 
     std::string dir_;
     std::unique_ptr<Sensor> sensor_;
+    SlotRef bound_;  // by BindTo
 };
 
 TEST_F(TakeOverTest, AnAgentOfTheSamePidAdopts) {
@@ -258,12 +260,8 @@ TEST_F(TakeOverTest, OnlyWhatWasReleasedIsGoneFromTheRings) {
         for (int i = 0; i < 5; i++) close(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
         return 0;
     });
-    auto index = sensor_->PublishPolicy(PolicyCells(sensor_->keys()));
-    ASSERT_TRUE(index.ok()) << index.status();
-    auto ref = sensor_->BindSlot(
-        {.cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index});
-    ASSERT_TRUE(ref.ok()) << ref.status();
-    ASSERT_TRUE(sensor_->Label(*ref, child.pidfd_.get()).ok());
+    ASSERT_NO_FATAL_FAILURE(BindTo(child));
+    ASSERT_TRUE(sensor_->Label(bound_, child.pidfd_.get()).ok());
     EXPECT_EQ(child.Go(), 0);
     ASSERT_NO_FATAL_FAILURE(read());
     const std::vector<uint64_t> first = seen;
@@ -278,7 +276,7 @@ TEST_F(TakeOverTest, OnlyWhatWasReleasedIsGoneFromTheRings) {
     ASSERT_NO_FATAL_FAILURE(Make());
     ASSERT_NO_FATAL_FAILURE(read());
     EXPECT_THAT(seen, ::testing::IsEmpty());
-    EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
+    EXPECT_TRUE(sensor_->FreeSlot(bound_).ok());
 }
 
 // What a child that connects without pause has seen; in memory that it shares with the test.
@@ -315,13 +313,9 @@ TEST_F(TakeOverTest, TheNetworkIsNeverOpen) {
         }
     };
     ASSERT_NO_FATAL_FAILURE(Make());
-    auto index = sensor_->PublishPolicy(PolicyCells(sensor_->keys()));
-    ASSERT_TRUE(index.ok()) << index.status();
     ASSERT_TRUE(sensor_->AttachNetwork(child.cgroup_.get()).ok());
-    auto ref = sensor_->BindSlot(
-        {.cgroup_fd = child.cgroup_.get(), .root_pidfd = child.pidfd_.get(), .policy_index = *index});
-    ASSERT_TRUE(ref.ok()) << ref.status();
-    ASSERT_TRUE(sensor_->Label(*ref, child.pidfd_.get()).ok());
+    ASSERT_NO_FATAL_FAILURE(BindTo(child));
+    ASSERT_TRUE(sensor_->Label(bound_, child.pidfd_.get()).ok());
     child.Start();
     await_more();
     for (const bool kept : {true, false}) {
@@ -339,7 +333,7 @@ TEST_F(TakeOverTest, TheNetworkIsNeverOpen) {
     attempts.stop = true;
     EXPECT_EQ(child.Wait(), 0);
     EXPECT_EQ(attempts.through, 0u) << "of " << attempts.refused + attempts.through;
-    EXPECT_TRUE(sensor_->FreeSlot(*ref).ok());
+    EXPECT_TRUE(sensor_->FreeSlot(bound_).ok());
     munmap(shared, sizeof(Attempts));
 }
 
