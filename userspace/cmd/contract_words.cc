@@ -117,6 +117,14 @@ std::string ExplainJson(const contract::ToolContract& contract, const std::vecto
     return out.Done() + "\n";
 }
 
+// What is wrong with it is said in `io`.
+StatusOr<contract::ToolContract> ReadContract(const std::string& file, ContractOutput& io) {
+    const StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes);
+    StatusOr<contract::ToolContract> contract = text.ok() ? contract::ParseOne(file, *text) : text.status();
+    if (!contract.ok()) io.err = absl::StrCat(contract.status().message(), "\n");
+    return contract;
+}
+
 }  // namespace
 
 int ContractCheck(const std::vector<std::string>& files, const std::vector<std::string>& dirs, bool strict, bool json, ContractOutput& io) {
@@ -147,12 +155,8 @@ int ContractCheck(const std::vector<std::string>& files, const std::vector<std::
 }
 
 int ContractExplain(const std::string& file, std::vector<std::string> command, bool json, ContractOutput& io) {
-    const StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes);
-    const StatusOr<contract::ToolContract> contract = text.ok() ? contract::ParseOne(file, *text) : text.status();
-    if (!contract.ok()) {
-        io.err = absl::StrCat(contract.status().message(), "\n");
-        return kContractUsage;
-    }
+    const StatusOr<contract::ToolContract> contract = ReadContract(file, io);
+    if (!contract.ok()) return kContractUsage;
     Status verdict;
     if (!command.empty()) {
         const StatusOr<std::string> program = contract::FindProgram(command.front());
@@ -169,12 +173,8 @@ int ContractExplain(const std::string& file, std::vector<std::string> command, b
 }
 
 int ContractRender(const std::string& file, const contract::JobRequest& request, ContractOutput& io) {
-    const StatusOr<std::string> text = ReadFile(file, policy::kMaxYamlBytes);
-    const StatusOr<contract::ToolContract> contract = text.ok() ? contract::ParseOne(file, *text) : text.status();
-    if (!contract.ok()) {
-        io.err = absl::StrCat(contract.status().message(), "\n");
-        return kContractUsage;
-    }
+    const StatusOr<contract::ToolContract> contract = ReadContract(file, io);
+    if (!contract.ok()) return kContractUsage;
     const StatusOr<contract::JobText> job = contract::RenderJob(*contract, request);
     if (!job.ok()) {
         io.err = absl::StrCat("stockade: contract render: ", job.status().message(), "\n");

@@ -8,6 +8,7 @@
 #include "re2/re2.h"
 #include "userspace/contract/call.h"
 #include "userspace/contract/json_value.h"
+#include "userspace/model/sandbox.h"
 
 namespace stockade::contract {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 // apimachinery's validation of label values and of DNS-1123 names.
 const char kLabelForm[] = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?";
 const char kNameForm[] = "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?";
-const char kTraceForm[] = "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}";
 const char kImageForm[] = "[a-zA-Z0-9][a-zA-Z0-9./:_-]{0,254}@sha256:[0-9a-f]{64}";
 constexpr uint64_t kMib = 1 << 20, kSecond = 1'000'000'000;
 constexpr uint64_t kLeastMemoryBytes = 128 * kMib;  // what the pod asks the scheduler for
@@ -37,11 +37,13 @@ std::string Quantity(uint64_t bytes) {
 const char* ClassOf(const std::string& runtime) { return runtime == "runc" ? "standard" : runtime == "kata-qemu" ? "hostile" : "untrusted"; }
 
 Status Check(const ToolContract& contract, const JobRequest& request) {
-    if (Status status = CheckCall(contract, request.argv); !status.ok()) return status;
+    SK_RETURN_IF_ERROR(CheckCall(contract, request.argv));
     SK_RETURN_IF_ERROR(Form("the image", request.image, kImageForm, "NAME@sha256: and 64 hex digits"));
     SK_RETURN_IF_ERROR(Form("the session", request.session, kLabelForm, "a label's value (at most 63 letters, digits, '-', '_', '.')"));
     SK_RETURN_IF_ERROR(Form("the tool", contract.tool, kLabelForm, "a label's value (at most 63 letters, digits, '-', '_', '.')"));
-    SK_RETURN_IF_ERROR(Form("the trace", request.trace, kTraceForm, "a W3C traceparent"));
+    // As the node's agent looks at the pod's label.
+    if (request.trace.empty()) return absl::InvalidArgumentError("the trace is missing: a W3C traceparent is expected");
+    SK_RETURN_IF_ERROR(model::CheckLabels({.trace = request.trace}));
     SK_RETURN_IF_ERROR(Form("the namespace", request.space, kNameForm, "a name of Kubernetes"));
     SK_RETURN_IF_ERROR(Form("the policy", contract.policy, kNameForm, "the name of a policy that the cluster has, and no file"));
     if (request.runtime != "gvisor" && request.runtime != "kata-qemu" && request.runtime != "runc")

@@ -107,6 +107,8 @@ TEST(Job, WhatCannotBeSaidIsAnError) {
     EXPECT_THAT(why([](JobRequest& r) { r.session = std::string(64, 'a'); }), HasSubstr("at most 63"));
     EXPECT_THAT(why([](JobRequest& r) { r.session = "a\n  x: y"; }), HasSubstr("the session"));
     EXPECT_THAT(why([](JobRequest& r) { r.trace = "00-1-2-3"; }), HasSubstr("traceparent"));
+    EXPECT_THAT(why([](JobRequest& r) { r.trace = "00-" + std::string(32, '0') + "-b7ad6b7169203331-01"; }), HasSubstr("traceparent")) << "an agent refuses a pod with it";
+    EXPECT_THAT(why([](JobRequest& r) { r.trace = ""; }), HasSubstr("the trace is missing"));
     EXPECT_THAT(why([](JobRequest& r) { r.space = "a b"; }), HasSubstr("the namespace"));
     EXPECT_THAT(why([](JobRequest& r) { r.runtime = "native"; }), HasSubstr("gvisor"));
     EXPECT_THAT(why([](JobRequest& r) { r.input = ""; }), HasSubstr("name the ConfigMap"));

@@ -95,20 +95,21 @@ class Builder : public nlohmann::json_sax<JsonValue> {
     Status status_ = absl::InvalidArgumentError("not JSON");
 };
 
-// What JSON lets stand in a text and YAML takes for a line's end, a mark of the encoding, or an error.
-constexpr std::pair<absl::string_view, absl::string_view> kYamlOnly[] = {
-    {"\x7f", "\\u007f"}, {"\u2028", "\\u2028"}, {"\u2029", "\\u2029"}, {"\ufeff", "\\ufeff"}};
+// What JSON lets stand in a text and YAML takes for a line's end, a mark of the encoding, or an error; and how both write it.
+const std::vector<std::pair<std::string, std::string>>& YamlOnly() {
+    static const auto* const table = [] {
+        auto* rows = new std::vector<std::pair<std::string, std::string>>{
+            {"\x7f", "\\u007f"}, {"\u2028", "\\u2028"}, {"\u2029", "\\u2029"}, {"\ufeff", "\\ufeff"}};
+        for (int code = 0x80; code < 0xa0; ++code) rows->push_back({{'\xc2', static_cast<char>(code)}, absl::StrCat("\\u00", absl::Hex(code))});
+        return rows;
+    }();
+    return *table;
+}
 
 }  // namespace
 
 std::string QuotedText(absl::string_view text) {
-    std::string quoted = JsonValue(std::string(text)).dump(-1, ' ', false, JsonValue::error_handler_t::replace);
-    for (const auto& [raw, escaped] : kYamlOnly) absl::StrReplaceAll({{raw, escaped}}, &quoted);
-    for (unsigned code = 0x80; code < 0xa0; ++code) {
-        const char raw[] = {'\xc2', static_cast<char>(code), '\0'};
-        absl::StrReplaceAll({{raw, absl::StrCat("\\u00", absl::Hex(code))}}, &quoted);
-    }
-    return quoted;
+    return absl::StrReplaceAll(JsonValue(std::string(text)).dump(-1, ' ', false, JsonValue::error_handler_t::replace), YamlOnly());
 }
 
 bool CanBeQuoted(absl::string_view text) {
