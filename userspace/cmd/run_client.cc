@@ -109,6 +109,7 @@ StatusOr<int> RunClient::RunToEnd() {
         session_.Close();  // ends a sandbox that was started yet, and with it the streams to be drained
         return status;
     }
+    if (!has_result_ && id_.empty()) return absl::UnavailableError("the agent died before the sandbox was started");
     stdio_.Finish();
     StopTerminal();
     shared_.Restore();
@@ -172,9 +173,7 @@ Status RunClient::OnAgent() {
         StatusOr<std::optional<api::Packet>> packet = agent_.TryReceive();
         if (!packet.ok()) {
             agent_.Close();
-            if (has_result_) return absl::OkStatus();
-            if (id_.empty()) return absl::UnavailableError("the agent died before the sandbox was started");
-            agent_lost_ = true;
+            agent_lost_ = !has_result_;
             return absl::OkStatus();
         }
         if (!packet->has_value()) return absl::OkStatus();
@@ -203,6 +202,8 @@ Status RunClient::HandleAgent(const api::Message& message) {
 
 // Verdicts and sandbox go on without an agent; events and the result come from the next one.
 void RunClient::LoseAgent() {
+    // Its keeper may have been told to let the command go all the same, and says so.
+    if (id_.empty()) return;
     StatusOr<api::Channel> channel = ConnectOrStartAgent(options_);
     if (!channel.ok()) {
         if (session_ended_) agent_lost_ = false;

@@ -277,6 +277,7 @@ TEST_F(EventStoreTest, TenThousandSandboxesThatLiveForAMomentAreAllComplete) {
 }
 
 TEST_F(EventStoreTest, TheAgentsOwnEventsAreBoundedAndTheirLossIsTold) {
+    options_.max_bytes = 64 << 20;  // all of them, however late the reader is
     auto store = OpenStore();
     for (size_t i = 0; i < EventStore::kMaxOwnWaiting + 10; ++i) store->Take(Finding("a", i));
     EXPECT_EQ(store->counters().overflowed, 10u);
