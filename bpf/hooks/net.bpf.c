@@ -117,6 +117,15 @@ static __always_inline int dns_pinned(const struct sk_case *c, const struct sk_a
     return any == SK_LISTED_PLAIN || !listed ? any : listed;
 }
 
+/* Was the address denied to the running sandbox? Before all that allows it. */
+__noinline int net_denied(struct sk_case *c, struct sk_address *address) {
+    if (!c || !address) return 0;
+    struct sk_policy policy = policy_open(c->policy_index);
+    if (!policy.cells || !(policy_head(&policy)->flags & SK_POLICY_HAS_DENIED)) return 0;
+    __u32 family = address->family == AF_INET ? 4 : 6;
+    return policy_entry(&policy, sk_net_key((const void *)&keys, SK_NET_DENIED, family, address->hi, address->lo, 0)) != 0;
+}
+
 __noinline int net_listed(struct sk_case *c, struct sk_address *address) {
     if (!c || !address) return 0;
     struct sk_prefix_loop loop = {.policy = policy_open(c->policy_index), .address = *address};
@@ -180,11 +189,11 @@ static __always_inline bool source_probe(const struct bpf_sock_addr *ctx, const 
 
 /* Such a call is refused where the policy refuses, and is no violation: a name that answers with two addresses
  * would be one, whatever the policy says of it. */
-static __always_inline int probe_answer(const struct sk_case *c) {
+static __always_inline int probe_answer(const struct sk_case *c, bool denied) {
     struct sk_policy policy = policy_open(c->policy_index);
     if (!policy.cells) return 0;
     const struct sk_policy_head *head = policy_head(&policy);
-    return head->mode == SK_MODE_OBSERVE || !(head->flags & SK_POLICY_HAS_NETWORK);
+    return head->mode == SK_MODE_OBSERVE || (!denied && !(head->flags & SK_POLICY_HAS_NETWORK));
 }
 
 static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address *address, __u32 op, __u32 code) {
@@ -194,13 +203,14 @@ static __always_inline int net_call(struct bpf_sock_addr *ctx, struct sk_address
     address->stream = ctx->type == SOCK_STREAM;
     c.path_hash = address->hi * 31 + address->lo * 7 + address->port;
     if (c.code == SK_CODE_OK) {
-        int listed = op == SK_NET_BIND ? net_bindable(&c, address) : net_listed(&c, address);
+        bool denied = op != SK_NET_BIND && net_denied(&c, address);
+        int listed = op == SK_NET_BIND ? net_bindable(&c, address) : denied ? 0 : net_listed(&c, address); /* how, too */
         if (op != SK_NET_BIND) {
             dns_note(ctx, &c, address, listed);
             if (listed && !tls_note(ctx, &c, listed)) listed = 0;
         }
-        if (!listed && source_probe(ctx, address, op)) return probe_answer(&c);
-        c.code = listed ? SK_CODE_OK : code;
+        if (!listed && source_probe(ctx, address, op)) return probe_answer(&c, denied);
+        c.code = listed ? SK_CODE_OK : denied ? SK_CODE_ADDRESS_DENIED : code;
     }
     return net_settle(&c, address, ctx, type_protocol(ctx->type, ctx->protocol));
 }

@@ -19,7 +19,8 @@ static __always_inline void settle_verdict(struct sk_case *c, const struct sk_po
     if (c->verdict < SK_VERDICT_DENY || never_kills(c)) c->verdict = SK_VERDICT_DENY;
     bool absent = (c->section == SK_SECTION_EXEC && !(head->flags & SK_POLICY_HAS_EXEC)) ||
                   (c->section == SK_SECTION_FILES && !(head->flags & SK_POLICY_HAS_FILES)) ||
-                  (c->section == SK_SECTION_NETWORK && !(head->flags & SK_POLICY_HAS_NETWORK));
+                  (c->section == SK_SECTION_NETWORK && !(head->flags & SK_POLICY_HAS_NETWORK) &&
+                   c->code != SK_CODE_ADDRESS_DENIED); /* denied to this one by name */
     if (absent || head->mode == SK_MODE_OBSERVE) c->flags |= SK_RECORD_OBSERVE;
     else if (c->power == SK_POWER_KILL_ALL) c->verdict = SK_VERDICT_KILL_SANDBOX;
 }

@@ -55,6 +55,7 @@ SK_INLINE __u64 sk_key_start(const struct sk_hash_keys *keys, __u32 domain) {
  * order; IPv6 as two words in host order (hi = first 8 bytes read big-endian). Port in host
  * order, 0 = any port. `prefix` is the index into sk_policy_head.prefix, `uid_class` 0 for the
  * rules that hold for every uid. */
+#define SK_NET_DENIED 0xffffffffU /* in the place of uid_class: a denied address; prefix = family 4 or 6, port 0 */
 SK_INLINE __u64 sk_net_key(const struct sk_hash_keys *keys, __u32 uid_class, __u32 prefix,
                            __u64 hi, __u64 lo, __u32 port) {
     __u64 h = sk_key_start(keys, SK_KEY_NET);

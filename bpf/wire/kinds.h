@@ -89,6 +89,7 @@ enum sk_backend { SK_BACKEND_SIGNAL = 1, SK_BACKEND_LSM = 2, SK_BACKEND_CGROUP =
     X(24, SOCKET_NOT_ALLOWED, "network.socket", "sockets of this kind need a grant: %s")    \
     X(25, SOCKET_RECEIVED, "network.socket_received", "a socket made outside was handed in: %s") \
     X(26, PACKET_NOT_ALLOWED, "network.packet", "a packet that no call announced: %s")      \
+    X(27, ADDRESS_DENIED, "network.denied", "a rule denied this address to the sandbox: %s") \
     X(30, ESCAPE, "escape", "needs a grant: %s")                                            \
     X(40, LEFT_CGROUP, "sandbox.left_cgroup", "a task left the sandbox's cgroup")           \
     X(41, CONDEMNED, "sandbox.condemned", "the sandbox is condemned: %s")                   \

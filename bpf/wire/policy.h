@@ -78,6 +78,7 @@
 #define SK_POLICY_HAS_UIDS 0x80U     /* network.uids present: uid classes are looked up */
 #define SK_POLICY_HAS_NAMES 0x200U   /* network rules by name: pinned addresses are looked up */
 #define SK_POLICY_HAS_TLS_NAMES 0x400U /* some of them with `tls_name: strict` */
+#define SK_POLICY_HAS_DENIED 0x800U  /* single addresses are denied, whatever the rules allow */
 #define SK_POLICY_DENY_ALL 0x100U    /* built-in profile of a sandbox without policy */
 
 /* Sections, indices into violation[] and record[]. */

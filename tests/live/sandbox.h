@@ -40,6 +40,7 @@ struct Policy {
     std::string entered = "deny";
     bool observe = false;
     bool network_section = true;
+    std::vector<uint32_t> denied = {};  // not of the document: IPv4 addresses in host order, 0x7f000001
     bool closed = false;  // not of the document: nobody enters this sandbox
 
     std::string Text() const;

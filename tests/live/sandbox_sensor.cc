@@ -112,6 +112,12 @@ int64_t Publish(const Policy& policy) {
         ADD_FAILURE() << "the policy does not resolve\n" << policy.Text();
         return -1;
     }
+    for (uint32_t address : policy.denied) {
+        policy::NetworkRule& rule = resolved->denied.emplace_back();
+        rule.family = 4;
+        rule.bits = 32;
+        rule.lo = address;
+    }
     auto compiled = policy::Compile(*resolved, TheSensor()->keys(), {.root_fd = root->get()});
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     if (!compiled.ok()) return -1;

@@ -73,5 +73,37 @@ TEST(Swap, NoVerdictOfTheOldPolicyAfterTheSwap) {
     EXPECT_TRUE(TheSensor()->RetirePolicy(static_cast<uint32_t>(none)).ok());
 }
 
+// Something was refused, and not only reported as what would have been.
+bool Refused(const Result& result) {
+    const std::vector<Record> violations = result.Violations();
+    return std::any_of(violations.begin(), violations.end(),
+                       [](const Record& record) { return (record.head.flags & SK_RECORD_OBSERVE) == 0; });
+}
+
+// What a response takes from a running sandbox: one address, whatever the rules allow, and nothing else.
+TEST(Swap, ADeniedAddressIsRefusedAndNoOther) {
+    ASSERT_NE(TheSensor(), nullptr);
+    constexpr uint32_t kHere = 0x7f000001, kBeside = 0x7f000002;
+    const Policy listed{.loopback = {19}}, silent{.network_section = false};
+    for (Policy policy : {listed, silent}) {
+        for (const char* call : {"connect_tcp4", "connect_mapped", "connect_udp", "send_udp4", "send_mapped", "send_unspec"}) {
+            policy.denied = {kBeside};
+            Result open = RunSandboxed(policy, {call, "19"});
+            EXPECT_FALSE(Refused(open)) << call << open.Describe();
+            policy.denied = {kBeside, kHere};
+            Result denied = RunSandboxed(policy, {call, "19"});
+            EXPECT_TRUE(Refused(denied)) << call << denied.Describe();
+            EXPECT_NE(denied.Find(SK_CODE_ADDRESS_DENIED), nullptr) << call << denied.Describe();
+        }
+        // It is an address to connect to, and none to be at.
+        Result bound = RunSandboxed(policy, {"bind4", "19"});
+        EXPECT_FALSE(Refused(bound)) << bound.Describe();
+        policy.observe = true;
+        Result watched = RunSandboxed(policy, {"connect_tcp4", "19"});
+        EXPECT_FALSE(Refused(watched)) << watched.Describe();
+        EXPECT_NE(watched.Find(SK_CODE_ADDRESS_DENIED), nullptr) << watched.Describe();
+    }
+}
+
 }  // namespace
 }  // namespace stockade::live

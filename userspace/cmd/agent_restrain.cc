@@ -10,6 +10,7 @@
 #include "userspace/launch/netlink.h"
 #include "userspace/launch/network.h"
 #include "userspace/model/lifecycle.h"
+#include "userspace/policy/parse.h"
 #include "userspace/respond/kill.h"
 
 namespace stockade::cmd {
@@ -17,7 +18,7 @@ namespace {
 
 // The freezer answers within a millisecond where all tasks are in user space; the agent's thread waits no longer.
 constexpr uint64_t kFreezeWaitNs = 20'000'000;
-// Paths and names: each is an entry of the policy, which is compiled anew.
+// Paths, addresses and names: each is an entry of the policy, which is compiled anew.
 constexpr size_t kMaxDenied = 256;
 // Policies that a sandbox's records on their way may still name.
 constexpr size_t kMaxPolicyRefs = 8;
@@ -49,6 +50,14 @@ void CloseNetwork(policy::ResolvedPolicy* policy) {
     policy->present[SK_SECTION_NETWORK] = true;
     // The work may go on without a network: nobody is killed for what was allowed a moment ago.
     policy->violation[SK_SECTION_NETWORK] = SK_VERDICT_DENY;
+}
+
+// A single address, as an event says it.
+StatusOr<policy::NetworkRule> AddressRule(const std::string& address) {
+    const StatusOr<policy::NetworkRule> rule = policy::ParseCidr(address);
+    if (!rule.ok() || rule->bits != (rule->family == 4 ? 32 : 128))
+        return absl::FailedPreconditionError("deny: the event has no address for connect");
+    return rule;
 }
 
 void DenyPath(uint32_t op, const std::string& path, policy::ResolvedPolicy* policy) {
@@ -189,9 +198,9 @@ Status Agent::Release(Run& run, sandbox::Sandbox& sandbox) {
 Status Agent::Deny(Run& run, sandbox::Sandbox& sandbox, const std::map<std::string, std::string>& what) {
     Restraint wanted = run.restraint;
     for (const auto& [operation, object] : what) {
-        if (operation == "connect")
-            return absl::UnimplementedError("deny: {connect: ...} is not there yet: use isolate-network");
-        if (operation == "dns") {
+        if (operation == "connect") {
+            SK_RETURN_IF_ERROR(AddressRule(object).status());
+        } else if (operation == "dns") {
             if (object.empty()) return absl::FailedPreconditionError("deny: the event has no name for dns");
         } else if (object.empty() || object.front() != '/') {
             return absl::FailedPreconditionError(
@@ -236,6 +245,9 @@ Status Agent::ApplyRestraint(Run& run, sandbox::Sandbox& sandbox, const Restrain
     policy::ResolvedPolicy policy = run.policy;
     if (wanted.isolated) CloseNetwork(&policy);
     for (const auto& [operation, object] : wanted.denied) {
+        if (operation == "connect") {
+            SK_ASSIGN_OR_RETURN(policy.denied.emplace_back(), AddressRule(object));
+        }
         if (OpOf(operation) != 0) DenyPath(OpOf(operation), object, &policy);
     }
     SK_ASSIGN_OR_RETURN(const Fd root,

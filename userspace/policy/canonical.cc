@@ -29,6 +29,7 @@ std::string CanonicalText(const ResolvedPolicy& policy) {
                                      " ", rule.layer));
     }
     for (const NetworkRule& rule : policy.network) lines.push_back(RuleLine("network", rule));
+    for (const NetworkRule& rule : policy.denied) lines.push_back(RuleLine("denied", rule));
     for (const PortEntry& p : policy.loopback) lines.push_back(absl::StrCat("loopback ", Ports({p.ports})));
     for (const PortEntry& p : policy.host) lines.push_back(absl::StrCat("host ", Ports({p.ports})));
     for (const PortEntry& p : policy.bind) lines.push_back(absl::StrCat("bind ", Ports({p.ports})));

@@ -184,6 +184,9 @@ struct ResolvedPolicy {
     std::vector<PortEntry> bind;
     bool has_uids = false;
     std::map<uint32_t, std::vector<NetworkRule>> uids;
+    // Single addresses (kCidr of all bits) that are denied whatever the rules allow, also where the section
+    // is absent. No document says them: they are what a response takes from a running sandbox.
+    std::vector<NetworkRule> denied;
     std::optional<DnsSection> dns;
     std::vector<TestCase> tests;
 };

@@ -118,6 +118,10 @@ bool IsLoopback(const Endpoint& endpoint) {
 
 bool EvaluateConnect(const PolicyView& policy, uint32_t uid, const Endpoint& endpoint) {
     const sk_policy_head& head = policy.head();
+    if ((head.flags & SK_POLICY_HAS_DENIED) != 0 &&
+        Find(policy, sk_net_key(policy.keys, SK_NET_DENIED, endpoint.family, endpoint.hi, endpoint.lo, 0)) !=
+            nullptr)
+        return false;
     if (IsLoopback(endpoint) && FindPort(policy, SK_KEY_LOOPBACK, endpoint.port) != nullptr) return true;
     uint32_t uid_class = 0;
     if ((head.flags & SK_POLICY_HAS_UIDS) != 0) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "userspace/policy/canonical.h"
 #include "userspace/policy/diff.h"
 #include "userspace/policy/lint.h"
 #include "userspace/policy/parse.h"
@@ -56,6 +57,25 @@ TEST(Judge, NamesTheRuleThatDecides) {
     EXPECT_FALSE(Ask(p, CaseKind::kConnect, "10.1.1.1:80").allowed);
     const Decision exec = Ask(p, CaseKind::kExec, "/b");
     EXPECT_TRUE(exec.allowed && !exec.enforced) << "no exec section";
+}
+
+// What a response took from a running sandbox, whatever the rules allow and whether they say anything.
+TEST(Judge, ADeniedAddressIsRefusedAndNoOther) {
+    NetworkRule address;
+    address.family = 4;
+    address.bits = 32;
+    address.lo = 0x0a010101;
+    for (const char* rules :
+         {"  network:\n    allow: [{cidr: 10.0.0.0/8}, {cidr: 10.1.1.1/32, ports: [443]}]\n",
+          "  network:\n    allow: [{cidr: 10.0.0.0/8}]\n    uids: {0: [{cidr: 10.0.0.0/8}]}\n"}) {
+        Both p = Parsed(rules);
+        EXPECT_TRUE(Ask(p, CaseKind::kConnect, "10.1.1.1:443").allowed);
+        const std::string before = CanonicalText(p.resolved);
+        p.resolved.denied.push_back(address);
+        EXPECT_FALSE(Ask(p, CaseKind::kConnect, "10.1.1.1:443").allowed) << rules;
+        EXPECT_TRUE(Ask(p, CaseKind::kConnect, "10.1.1.2:443").allowed) << rules;
+        EXPECT_NE(CanonicalText(p.resolved), before);
+    }
 }
 
 std::string LintOf(const std::string& spec) {

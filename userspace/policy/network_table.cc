@@ -107,6 +107,11 @@ Status AddNetworkEntries(const ResolvedPolicy& policy, const sk_hash_keys& keys,
     SK_RETURN_IF_ERROR(out.AddPorts(SK_KEY_LOOPBACK, policy.host, SK_BIND_LOOPBACK));
     SK_RETURN_IF_ERROR(out.AddPorts(SK_KEY_BIND, policy.bind, SK_BIND_ANY));
     SK_RETURN_IF_ERROR(out.AddPorts(SK_KEY_BIND, policy.loopback, SK_BIND_LOOPBACK));
+    for (const NetworkRule& rule : policy.denied) {
+        head.flags |= SK_POLICY_HAS_DENIED;
+        SK_RETURN_IF_ERROR(
+            out.Add(sk_net_key(&keys, SK_NET_DENIED, rule.family, rule.hi, rule.lo, 0), 1, rule.at));
+    }
     if (policy.has_uids) head.flags |= SK_POLICY_HAS_UIDS;
     uint32_t uid_class = 0;
     for (const auto& [uid, rules] : policy.uids) {
