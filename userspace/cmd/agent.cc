@@ -99,6 +99,10 @@ Status Agent::Init() {
     dns_ = std::make_unique<SandboxDns>(
         SandboxDns::Options{.sensor = options_.sensor,
                             .publish = [this](v1::Event event) { path_->Publish(std::move(event)); },
+                            .answered = [this](const std::string& id, const dns::StubAnswered& answered) {
+                                for (const auto& pinned : answered.addresses)
+                                    path_->LearnName(id, pinned.address.ToString(), answered.name);
+                            },
                             .runtime_dir = options_.config.runtime_dir,
                             .state_dir = options_.config.state_dir});
     SK_ASSIGN_OR_RETURN(

@@ -51,6 +51,9 @@ void CountPath(const pipeline::PathCounters& counters, metrics::Families* out) {
                  static_cast<double>(sequence.lost));
     out->Gauge("stockade_sequencer_waiting_events", "Events that wait behind a gap.",
                static_cast<double>(counters.waiting));
+    out->Gauge("stockade_host_names", "Addresses whose names are remembered.", static_cast<double>(counters.names_known));
+    out->Counter("stockade_host_names_forgotten_total", "Names of addresses that a bound took, or did not let in.",
+                 static_cast<double>(counters.names.forgotten + counters.names.refused));
     out->Gauge("stockade_process_tree_processes", "Processes that are remembered.",
                static_cast<double>(counters.processes));
     out->Counter("stockade_process_tree_evictions_total",

@@ -60,6 +60,7 @@ RuleEngine::~RuleEngine() { Stop(); }
 Status RuleEngine::Start() {
     event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!event_.ok()) return ErrnoStatus(errno, "make an eventfd");
+    started_ns_ = BootNow();
     matcher_ = std::thread([this] {
         // Here, so that the agent's start does not wait; what comes meanwhile waits in the queue.
         Load(Broken::kLeaveOut);
@@ -273,6 +274,7 @@ RuleFinding RuleEngine::MakeFinding(const v1::Event& event, const detect::Detect
     out.event.set_kind("finding");
     *out.event.mutable_finding() = found.ToProto();
     out.event.set_id(IdOf(out.event.finding()));
+    out.event.mutable_finding()->set_again(event.boot_ns() != 0 && event.boot_ns() < started_ns_);
     out.event_boot_ns = event.boot_ns();
     out.told = Tell(event.sandbox().id(), *found.rule, out.event.mutable_finding());
     if (!found.rule->response) return out;

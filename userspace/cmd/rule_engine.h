@@ -145,6 +145,7 @@ class RuleEngine {
     uint64_t handled_ = 0;
     uint64_t awaited_ = 0;  // 0 = nobody waits
     RuleCounters counters_;
+    uint64_t started_ns_ = 0;  // boot; of earlier events an earlier agent may have told what they show
     // Of the matching thread alone.
     Loaded current_;
     RuleCounters before_;  // of the sets that were there before

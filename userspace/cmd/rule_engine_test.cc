@@ -205,7 +205,7 @@ TEST_F(RuleEngineTest, ACorrelationThatDidNotChangeRemembers) {
 }
 
 // So that whoever has it from an earlier agent knows it.
-TEST_F(RuleEngineTest, AFindingHasTheIdOfItsEventAndRule) {
+TEST_F(RuleEngineTest, AFindingHasTheIdOfItsEventAndRuleAndSaysWhetherItMayHaveBeenTold) {
     Put(Rule("bad"));
     std::vector<std::string> ids;
     for (int i = 0; i < 2; ++i) {
@@ -218,6 +218,8 @@ TEST_F(RuleEngineTest, AFindingHasTheIdOfItsEventAndRule) {
         Push("/x/bad");
         const RuleEngine::Taken taken = Drain();
         ASSERT_EQ(taken.findings.size(), 2u);
+        EXPECT_TRUE(taken.findings[0].event.finding().again());
+        EXPECT_FALSE(taken.findings[1].event.finding().again());
         for (const RuleFinding& finding : taken.findings) {
             EXPECT_EQ(finding.event.id(), "sbx_1.1." + finding.event.finding().hash().substr(0, 12));
             ids.push_back(finding.event.id());

@@ -322,7 +322,10 @@ Status SandboxDns::Serve(Sandbox sandbox, const kernel::DnsBudgetRef& budget) {
     client.judge = [denied](const dns::StubQuestion& question) {
         return denied->Has(question.name) ? dns::StubPolicy::kRefuse : Answerer::Judge(question);
     };
-    client.answered = [answerer](const dns::StubAnswered& answered) { return answerer->Answered(answered); };
+    client.answered = [answerer, id = sandbox.id, tell = options_.answered](const dns::StubAnswered& answered) {
+        if (tell) tell(id, answered);
+        return answerer->Answered(answered);
+    };
     return stub_->Add(sandbox.ref.slot, std::move(sandbox.udp), std::move(sandbox.tcp), std::move(client));
 }
 

@@ -27,6 +27,8 @@ class SandboxDns {
     struct Options {
         kernel::Sensor* sensor = nullptr;  // not owned
         std::function<void(v1::Event)> publish;
+        // An answer of the stub's, on its thread, before the sandbox (by id) has it.
+        std::function<void(const std::string&, const dns::StubAnswered&)> answered{};
         std::string runtime_dir;
         std::string state_dir;
         std::string resolv_conf =

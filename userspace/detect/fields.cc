@@ -183,7 +183,7 @@ const Field* Special(absl::string_view message, absl::string_view name) {
     // Connections are recorded where the sandbox begins them.
     if (message == "net" && name == "Initiated") return Extra({.path = "(Initiated)", .constant = "true"});
     if (message == "dns" && name == "QueryName") return Table().BySigma("dns", "query");
-    // A connection goes to an address. Its name is seen where one was read, which is where it was refused.
+    // A connection goes to an address. Where no answer led there nobody knows its name: "none" would be an answer.
     if (message == "net" && name == "DestinationHostname") {
         Field field = *Table().BySigma("net", "DestinationHostname");
         field.path = "(DestinationHostname)";

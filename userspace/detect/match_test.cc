@@ -300,7 +300,7 @@ TEST(MatchTest, TheHostOfAConnectionIsUndecidableWhereItIsNotSaid) {
         v1::Event event;
         event.mutable_net()->set_op("connect");
         event.mutable_net()->set_address("10.0.0.1");
-        event.mutable_net()->set_tls_name(host);
+        event.mutable_net()->set_host_name(host);
         return Answer(absl::StrCat(Header("network_connection"), "  s:\n    ", item, "\n  condition: s\n"),
                       event);
     };
@@ -309,7 +309,7 @@ TEST(MatchTest, TheHostOfAConnectionIsUndecidableWhereItIsNotSaid) {
     EXPECT_EQ(answer(item, "a.pool.test"), Truth::kYes);
     EXPECT_EQ(answer(item, "a.test"), Truth::kNo);
     EXPECT_EQ(answer("DestinationHostname: null", ""), Truth::kUndecidable);
-    EXPECT_EQ(answer("net.tls_name: null", ""), Truth::kYes);
+    EXPECT_EQ(answer("net.host_name: null", ""), Truth::kYes);
 }
 
 TEST(MatchTest, FiltersSuppress) {

@@ -44,6 +44,11 @@ bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == E
 
 }  // namespace
 
+std::string StubAddress::ToString() const {
+    char text[INET6_ADDRSTRLEN];
+    return inet_ntop(family == 4 ? AF_INET : AF_INET6, bytes.data(), text, sizeof(text));
+}
+
 StatusOr<UpstreamAddress> UpstreamAddress::Parse(absl::string_view text, uint16_t port) {
     UpstreamAddress out;
     out.port = port;

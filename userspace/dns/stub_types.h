@@ -58,6 +58,7 @@ struct StubAddress {
     uint8_t family = 0;               // 4 or 6
     std::array<uint8_t, 16> bytes{};  // network order; IPv4 in the first four
     bool operator==(const StubAddress&) const = default;
+    std::string ToString() const;  // "10.0.0.1", "fd00::1"
 };
 
 struct UpstreamAddress {

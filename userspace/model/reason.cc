@@ -215,7 +215,8 @@ std::string ObjectOf(const v1::Event& event) {
     if (net.op() == "socket" || net.address().empty()) {
         return absl::StrCat(net.family(), "/", net.type(), "/", net.protocol());
     }
-    return net.tls_name().empty() ? Endpoint(net) : absl::StrCat(net.tls_name(), " at ", Endpoint(net));
+    const std::string& name = net.tls_name().empty() ? net.host_name() : net.tls_name();
+    return name.empty() ? Endpoint(net) : absl::StrCat(name, " at ", Endpoint(net));
 }
 
 std::string Suggestion(const v1::Event& event) {

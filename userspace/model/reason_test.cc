@@ -33,6 +33,15 @@ v1::Event NetEvent(const char* code, const char* op, const char* family, const c
     return event;
 }
 
+TEST(Reason, AnEndpointHasTheNameThatIsKnownOfIt) {
+    v1::Event event = NetEvent("network.connect", "connect", "inet", "stream", "192.0.2.1", 443);
+    EXPECT_EQ(ObjectOf(event), "192.0.2.1:443");
+    event.mutable_net()->set_host_name("led.test");
+    EXPECT_EQ(ObjectOf(event), "led.test at 192.0.2.1:443");
+    event.mutable_net()->set_tls_name("asked.test");
+    EXPECT_EQ(ObjectOf(event), "asked.test at 192.0.2.1:443") << "what it was refused for";
+}
+
 TEST(Reason, EveryCodeHasASentenceWithItsObject) {
     for (const Name& code : Codes()) {
         const std::string sentence = ReasonSentence(code.number, "OBJECT");

@@ -39,6 +39,7 @@ EventPath::EventPath(Options options)
       sequencer_(
           options.sequence, [this](v1::Event& event) { Emit(event, TakeOriginal(event.id())); }, options.suppressed),
       tree_(options.tree),
+      names_(options.names),
       summary_(options.summary) {}
 
 void EventPath::AddObserver(Observer observer) { observers_.push_back(std::move(observer)); }
@@ -80,8 +81,14 @@ void EventPath::Forget(const std::string& sandbox_id, uint32_t slot, uint32_t ge
         std::lock_guard lock(mutex_);
         if (slot != 0) sequencer_.Finish(slot, generation, 0);
         (void)summary_.Take(sandbox_id);
+        names_.Forget(sandbox_id);
     }
     Deliver();
+}
+
+void EventPath::LearnName(const std::string& sandbox_id, const std::string& address, const std::string& name) {
+    std::lock_guard lock(mutex_);
+    names_.Learn(sandbox_id, address, name, BootNow());
 }
 
 void EventPath::OnRecord(std::span<const uint8_t> record) {
@@ -128,6 +135,8 @@ PathCounters EventPath::counters() {
     counters.waiting = sequencer_.waiting();
     counters.tree = tree_.counters();
     counters.processes = tree_.size();
+    counters.names = names_.counters();
+    counters.names_known = names_.size();
     counters.summaries_overflowed = summary_.overflowed();
     return counters;
 }
@@ -176,6 +185,8 @@ void EventPath::Emit(v1::Event& event, std::unique_ptr<v1::Event> original) {
         *original->mutable_time() = event.time();
         if (event.has_sandbox()) *original->mutable_sandbox() = event.sandbox();
     }
+    // Before the process, whose arguments need no second look.
+    if (names_.Enrich(&event, original.get())) (void)decoder_.redactor().Redact(&event, &original);
     tree_.Enrich(&event, &original);
     summary_.Add(event);
     ready_.push_back({std::make_shared<const v1::Event>(std::move(event)), std::move(original)});

@@ -33,6 +33,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "userspace/decode/decode.h"
+#include "userspace/enrich/host_names.h"
 #include "userspace/enrich/process_tree.h"
 #include "userspace/model/event.pb.h"
 #include "userspace/pipeline/sequencer.h"
@@ -47,6 +48,8 @@ struct PathCounters {
     size_t waiting = 0;
     enrich::ProcessTree::Counters tree;
     size_t processes = 0;
+    enrich::HostNames::Counters names;
+    size_t names_known = 0;
     uint64_t summaries_overflowed = 0;
     std::map<std::string, uint64_t> redacted;  // by pattern
 };
@@ -63,6 +66,7 @@ class EventPath {
         Sequencer::Options sequence{};
         Sequencer::Suppressed suppressed{};  // called by whoever calls OnDrained, or Finish
         enrich::ProcessTree::Options tree{};
+        enrich::HostNames::Options names{};
         SummaryTracker::Options summary{};
     };
     explicit EventPath(Options options);
@@ -89,6 +93,9 @@ class EventPath {
     // What comes of a sandbox after Finish (its removal, a task that ended late) is not kept longer
     // than the sandbox. `slot` 0 = it had none.
     void Forget(const std::string& sandbox_id, uint32_t slot, uint32_t generation);
+
+    // A DNS answer on its way to this sandbox: connections to the address have the name from here on. See HostNames.
+    void LearnName(const std::string& sandbox_id, const std::string& address, const std::string& name);
 
     void OnRecord(std::span<const uint8_t> record);
     // All rings have been read until empty once more.
@@ -129,6 +136,7 @@ class EventPath {
     std::mutex mutex_;  // state of the events
     Sequencer sequencer_;
     enrich::ProcessTree tree_;
+    enrich::HostNames names_;
     SummaryTracker summary_;
     // By id, of records on their way through the sequencer whose secrets were replaced outside of the lock.
     absl::flat_hash_map<std::string, std::unique_ptr<v1::Event>> originals_;

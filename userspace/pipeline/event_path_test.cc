@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include "userspace/base/clock.h"
 #include "userspace/decode/test_records.h"
 
 namespace stockade::pipeline {
@@ -88,6 +90,36 @@ TEST(EventPath, RawObserversSeeWhatIsRedactedForTheOthers) {
     EXPECT_THAT(raw[2], HasSubstr("hunter2"));
     EXPECT_THAT(told[2], testing::Not(HasSubstr("hunter2")));
     EXPECT_THAT(told[2], HasSubstr("redactions"));
+}
+
+// Names are as secret as other bytes of a sandbox.
+TEST(EventPath, AConnectionHasTheNameOfTheAnswerUntilItsSandboxIsForgotten) {
+    EventPath path({.node = "n1", .lookup = decode::TestLookup()});
+    std::vector<std::string> raw, told;
+    path.AddRawObserver([&](const std::shared_ptr<const v1::Event>& event) { raw.push_back(event->net().host_name()); });
+    path.AddObserver([&](const v1::Event& event) { told.push_back(event.net().host_name()); });
+    const std::string id = decode::TestLookup()(1, 2)->id.str();
+    path.Track(1, 2, 1);
+    const auto connect = [&](uint64_t seq) {
+        auto record = MakeRecord<sk_net>(SK_KIND_NET, seq);
+        record.head.boot_ns = BootNow();
+        record.op = SK_NET_CONNECT;
+        record.family = AF_INET;
+        record.address[0] = 192;
+        record.address[3] = 1;
+        path.OnRecord(Bytes(record));
+    };
+    path.LearnName("another", "192.0.0.1", "other.test");
+    connect(1);
+    path.LearnName(id, "192.0.0.1", "one.test");
+    connect(2);
+    path.LearnName(id, "192.0.0.1", "token=abcdefghijklmnop.test");
+    connect(3);
+    path.Forget(id, 0, 0);
+    connect(4);
+    EXPECT_THAT(raw, ElementsAre("", "one.test", "token=abcdefghijklmnop.test", ""));
+    EXPECT_THAT(told, ElementsAre("", "one.test", testing::Not(HasSubstr("abcdefghijklmnop")), ""));
+    EXPECT_EQ(path.counters().names_known, 1u);
 }
 
 }  // namespace
