@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "tests/dns/world.h"
 #include "tests/rules/respond.h"
@@ -75,6 +77,144 @@ class RulesRestrain : public RulesRespond {
     std::string Ps() { return product_.Stockade({"ps", "-o", "json"}).out; }
 };
 
+// Prints what becomes of a UDP connect to each address, each time that it changes.
+std::string Watch(const std::vector<std::string>& addresses) {
+    std::string list;
+    for (const std::string& address : addresses) absl::StrAppend(&list, "'", address, "',");
+    return absl::StrCat(
+        "import os, socket, time\nlast = {}\nwhile not os.path.exists('/in/stop'):\n    for a in [", list,
+        "]:\n        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "        try: s.connect((a, 4711)); now = 'open'\n"
+        "        except OSError as e: now = 'errno %d' % e.errno\n"
+        "        s.close()\n"
+        "        if last.get(a) != now: print(a, now, flush=True)\n"
+        "        last[a] = now\n"
+        "    time.sleep(0.02)\n");
+}
+
+std::string AddressRule(const std::string& address) {
+    return absl::StrCat(
+        "title: Bait\nname: bait\nlevel: high\nlogsource: {product: linux, category: "
+        "network_connection}\ndetection:\n"
+        "  selection: {DestinationIp: ",
+        address,
+        "}\n  condition: selection\n"
+        "response: {action: deny, deny: {connect: DestinationIp}}\n");
+}
+
+TEST_F(RulesRestrain, ADeniedAddressIsRefusedAndOthersStayOpen) {
+    product_.Put("rules/a.yaml", AddressRule("10.0.1.1"));
+    std::filesystem::create_directories(product_.Path("in"));
+    const pid_t pid =
+        product_.StartRun(product_.Path("open.yaml"), {"python3", "-c", Watch({"10.0.1.2", "10.0.1.1"})},
+                          "long", {"--in", product_.Path("in")});
+    EXPECT_TRUE(Until([&] { return absl::StrContains(product_.Get("long.out"), "10.0.1.1 errno 1\n"); }))
+        << product_.Get("long.out") << product_.Get("long.err");
+    EXPECT_THAT(Ps(), HasSubstr("Denied"));
+    const Ran release = product_.Stockade({"release", OnlySandbox()});
+    EXPECT_EQ(release.status, 0) << release.err;
+    product_.Put("in/stop", "");
+    const Ran ran = product_.Finish(pid, "long");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(ran.out, Not(HasSubstr("10.0.1.2 errno")));
+    // The first connect was seen, and not refused. Released, it is open until the rule takes it again.
+    EXPECT_THAT(ran.out, HasSubstr("10.0.1.2 open\n10.0.1.1 open\n10.0.1.1 errno 1\n"));
+    EXPECT_EQ(Actions(ran).at(0), "deny done") << ran.Text();
+}
+
+// A policy without `network:` allows all of it, and goes on doing so but for the one address.
+TEST_F(RulesRestrain, ADeniedAddressWhereThePolicySaysNothingOfNetworks) {
+    product_.Put("plain.yaml",
+                 "apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: plain}\nspec:\n"
+                 "  exec: {allow: [/**]}\n  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
+                 "  record: {exec: all, files: all, network: all}\n");
+    product_.Put("rules/a.yaml", AddressRule("127.0.0.1"));
+    std::filesystem::create_directories(product_.Path("in"));
+    const std::string more =
+        "def tell(what, do):\n"
+        "    try: do(); print(what, 'open')\n"
+        "    except OSError as e: print(what, 'errno', e.errno)\n"
+        "def udp(family): return socket.socket(family, socket.SOCK_DGRAM)\n"
+        "tell('stream', lambda: socket.socket().connect(('127.0.0.1', 80)))\n"
+        "tell('other stream', lambda: socket.socket().connect(('127.0.0.2', 80)))\n"
+        "tell('message', lambda: udp(socket.AF_INET).sendto(b'x', ('127.0.0.1', 80)))\n"
+        "tell('mapped', lambda: udp(socket.AF_INET6).connect(('::ffff:127.0.0.1', 80)))\n"
+        "tell('probe', lambda: udp(socket.AF_INET).connect(('127.0.0.1', 0)))\n"
+        "tell('IPv6', lambda: udp(socket.AF_INET6).connect(('::1', 80)))\n"
+        "tell('other probe', lambda: udp(socket.AF_INET).connect(('127.0.0.2', 0)))\n"
+        "s = socket.socket(socket.AF_UNIX); s.bind('/tmp/sock'); s.listen(1)\n"
+        "tell('unix', lambda: socket.socket(socket.AF_UNIX).connect('/tmp/sock'))\n"
+        "tell('bind', lambda: socket.socket().bind(('127.0.0.1', 7777)))\n";
+    const pid_t pid = product_.StartRun(product_.Path("plain.yaml"),
+                                        {"python3", "-c", Watch({"127.0.0.2", "127.0.0.1"}) + more}, "long",
+                                        {"--in", product_.Path("in")});
+    EXPECT_TRUE(Until([&] { return absl::StrContains(product_.Get("long.out"), "127.0.0.1 errno 1\n"); }))
+        << product_.Get("long.out") << product_.Get("long.err");
+    product_.Put("in/stop", "");
+    const Ran ran = product_.Finish(pid, "long");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_EQ(ran.out,
+              "127.0.0.2 open\n127.0.0.1 open\n127.0.0.1 errno 1\n"
+              "stream errno 1\nother stream errno 111\nmessage errno 1\nmapped errno 1\nprobe errno 1\n"
+              "IPv6 open\nother probe open\nunix open\nbind open\n");
+    // Why, and that no line of the policy would allow it.
+    std::set<std::string> codes;
+    for (const Json& event : Of(ran, "net")) {
+        if (At(event, "outcome") == "prevented") codes.insert(At(event, "code"));
+    }
+    EXPECT_THAT(codes, ElementsAre("network.denied")) << ran.Text();
+    EXPECT_THAT(ran.err, HasSubstr("a rule denied this address to the sandbox: 127.0.0.1"));
+    EXPECT_THAT(ran.err, Not(HasSubstr("network.loopback")));
+}
+
+TEST_F(RulesRestrain, ADeniedAddressOfIpv6) {
+    Policy("six", "");
+    std::string policy = product_.Get("six.yaml");
+    policy.replace(policy.find("10.0.0.0/8"), 10, "'::/0'");
+    product_.Put("six.yaml", policy);
+    product_.Put("rules/a.yaml", AddressRule("'2001:db8::1'"));
+    const std::string code =
+        "import socket, time\n"
+        "def at(a):\n"
+        "    try: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).connect((a, 4711)); return 'open'\n"
+        "    except OSError as e: return e.errno\n"
+        "first = at('2001:db8::1')\nend = time.time() + 30\n"
+        "while time.time() < end and at('2001:db8::1') == first: time.sleep(0.02)\n"
+        "print(first == at('2001:db8::2'), at('2001:db8::1'))\n";
+    const Ran ran = product_.Run(product_.Path("six.yaml"), {"python3", "-c", code});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_EQ(ran.out, "True 1\n") << ran.Text();
+    EXPECT_EQ(Actions(ran).at(0), "deny done") << ran.Text();
+}
+
+// A sandbox that wants everything denied to it fills nothing: it is told no, and what was denied stays so.
+TEST_F(RulesRestrain, MoreThanItsBoundIsAnAnswer) {
+    product_.Configure("kills_per_minute: 0\n");
+    product_.Put("rules/a.yaml",
+                 "title: Bait\nname: bait\nlevel: high\nlogsource: {product: linux, category: "
+                 "network_connection}\ndetection:\n  selection: {DestinationIp|cidr: 10.0.0.0/16}\n"
+                 "  condition: selection\nresponse: {action: deny, deny: {connect: DestinationIp}}\n");
+    // One after another, so that none is lost on its way to the rules: each waits until it is refused.
+    const std::string code =
+        "import socket, time\n"
+        "def at(i):\n"
+        "    try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('10.0.%d.%d' % (i // 200, 1 + i "
+        "% 200), "
+        "4711)); return 'open'\n"
+        "    except OSError as e: return e.errno\n"
+        "end = time.time() + 90\n"
+        "for i in range(256):\n"
+        "    while time.time() < end and at(i) != 1: time.sleep(0.005)\n"
+        "print(at(0), at(255), at(256))\ntime.sleep(1)\nprint(at(0), at(255), at(256))\n";
+    const Ran ran = product_.Run(product_.Path("open.yaml"), {"python3", "-c", code});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_EQ(ran.out, "1 1 open\n1 1 open\n") << ran.Text();
+    const std::vector<std::string> actions = Actions(ran);
+    EXPECT_EQ(std::count(actions.begin(), actions.end(), "deny done"), 256);
+    ASSERT_GE(std::count(actions.begin(), actions.end(), "deny failed"), 1) << ran.Text();
+    EXPECT_EQ(At(Of(ran, "action").back(), "action.detail"), "more than 256 things are denied to it already");
+}
+
 TEST_F(RulesRestrain, ADeniedNameIsNotAskedForAgain) {
     World world;
     ASSERT_TRUE(world.status().ok()) << world.status();
@@ -109,6 +249,45 @@ TEST_F(RulesRestrain, ADeniedNameIsNotAskedForAgain) {
     EXPECT_EQ(Actions(ran).at(0), "deny done") << ran.Text();
 }
 
+// One address behind both names: the one that was asked for last led there.
+TEST_F(RulesRestrain, ARuleKnowsTheNameThatLedToAnAddress) {
+    World world;
+    ASSERT_TRUE(world.status().ok()) << world.status();
+    world.Answer("bait.egress.test", World::kOutside);
+    world.Answer("good.egress.test", World::kOutside);
+    product_.Put("names.yaml",
+                 absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: "
+                              "names}\nspec:\n  exec: {allow: [/**]}\n"
+                              "  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
+                              "  network: {allow: [{name: \"*.egress.test\"}]}\n  dns: {resolvers: [",
+                              World::kResolver, "]}\n  record: {network: all}\n"));
+    product_.Put("rules/a.yaml",
+                 "title: Bait\nname: bait\nlevel: high\nlogsource: {product: linux, category: network_connection}\n"
+                 "detection:\n  selection: {DestinationHostname|startswith: bait.}\n  condition: selection\n");
+    const std::string code = absl::StrCat(
+        "import socket\n"
+        "def go(to): socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect((to, 4711))\n"
+        "go('good.egress.test')\ngo('bait.egress.test')\ngo('good.egress.test')\ngo('", World::kOutside, "')\n");
+    const Ran ran = product_.Run(product_.Path("names.yaml"), {"python3", "-c", code});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    std::vector<std::string> names;
+    for (const Json& event : Of(ran, "net")) {
+        if (At(event, "net.address") == World::kOutside && At(event, "net.port") == "4711")
+            names.push_back(At(event, "net.host_name"));
+    }
+    EXPECT_THAT(names, ElementsAre("good.egress.test", "bait.egress.test", "good.egress.test", "good.egress.test")) << ran.Text();
+    EXPECT_EQ(Of(ran, "finding").size(), 1u) << ran.Text();
+}
+
+TEST_F(RulesRestrain, WhatIsNoAddressFailsAndSaysSo) {
+    product_.Put("rules/a.yaml",
+                 FileRule("bait", "response: {action: deny, deny: {connect: TargetFilename}}\n"));
+    const Ran ran = Sh("echo x >/tmp/bait; cat /tmp/bait; sleep 0.3");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    EXPECT_THAT(Actions(ran), ElementsAre("deny failed")) << ran.Text();
+    EXPECT_EQ(At(Of(ran, "action")[0], "action.detail"), "deny: the event has no address for connect");
+}
+
 TEST_F(RulesRestrain, ScopeSandboxIsTheOneOfTheLastEvent) {
     const std::map<std::string, Ran> ran = Together("sandbox");
     EXPECT_EQ(ran.at("last").status, 137) << ran.at("last").Text();
@@ -128,19 +307,19 @@ TEST_F(RulesRestrain, ScopeGroupIsAllThatTookPart) {
 }
 
 TEST_F(RulesRestrain, ANextAgentKnowsWhatWasDoneAndUndoesIt) {
+    product_.Put("rules/a.yaml", AddressRule("10.0.1.1"));
     product_.Put("rules/b.yaml",
                  FileRule("secret", "response: {action: deny, deny: {read: TargetFilename}}\n"));
     std::filesystem::create_directories(product_.Path("in"));
     // What it was given back is what its policy says, which a next agent finds by its name.
     product_.Configure(absl::StrCat("policy_dirs: [", product_.Path("policies"), "]\n"));
     product_.Put("policies/open.yaml", product_.Get("open.yaml"));
-    const pid_t pid = product_.StartRun(
-        "open",
-        {"/bin/sh", "-c",
-         "echo x >/tmp/secret; while cat /tmp/secret 2>/dev/null; do sleep 0.05; done; echo denied; "
-         "while ! [ -e /in/stop ]; do sleep 0.05; done; cat /tmp/secret"},
-        "long", {"--in", product_.Path("in")});
-    ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get("long.out"), "denied\n"); }))
+    const pid_t pid = product_.StartRun("open",
+                                        {"/bin/sh", "-c",
+                                         absl::StrCat("echo x >/tmp/secret; cat /tmp/secret; python3 -c \"",
+                                                      Watch({"10.0.1.1"}), "\"; cat /tmp/secret")},
+                                        "long", {"--in", product_.Path("in")});
+    ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get("long.out"), "10.0.1.1 errno 1\n"); }))
         << product_.Get("long.out") << product_.Get("long.err");
     const std::string id = OnlySandbox();
     ASSERT_EQ(product_.Stockade({"freeze", id}).status, 0);
@@ -150,16 +329,51 @@ TEST_F(RulesRestrain, ANextAgentKnowsWhatWasDoneAndUndoesIt) {
     const Ran thaw = product_.Stockade({"thaw", id});
     EXPECT_EQ(thaw.status, 0) << thaw.err;
     EXPECT_THAT(Ps(), Not(HasSubstr("Frozen")));
-    // The rule is what it was, and would deny it anew.
+    // The rules are what they were, and would deny it anew: these two are given back.
+    std::filesystem::remove(product_.Path("rules/a.yaml"));
     std::filesystem::remove(product_.Path("rules/b.yaml"));
     ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get("run/agent.log"), "rules: 0 rules"); }));
     const Ran release = product_.Stockade({"release", id});
     EXPECT_EQ(release.status, 0) << release.err;
     EXPECT_THAT(Ps(), Not(HasSubstr("Denied")));
+    EXPECT_TRUE(Until([&] { return absl::EndsWith(product_.Get("long.out"), "10.0.1.1 open\n"); }))
+        << product_.Get("long.out");
     product_.Put("in/stop", "");
     const Ran ran = product_.Finish(pid, "long");
     EXPECT_EQ(ran.status, 0) << ran.Text();
-    EXPECT_TRUE(absl::EndsWith(ran.out, "denied\nx\n")) << ran.Text();
+    EXPECT_TRUE(absl::EndsWith(ran.out, "10.0.1.1 open\nx\n")) << ran.Text();
+}
+
+// What the rings still hold is read again: what it shows bears the id that it had, and says so.
+TEST_F(RulesRestrain, AFindingThatIsFoundAgainIsMarked) {
+    product_.Put("rules/a.yaml", FileRule("marked", ""));
+    std::filesystem::create_directories(product_.Path("in"));
+    const pid_t pid = Long(
+        "echo x >/tmp/marked; echo up; while ! [ -e /tmp/on ]; do cat /tmp/marked >/dev/null; n=$((n+1)); "
+        "[ $n = 200 ] && touch /tmp/on; done; echo done; sleep 3; cat /tmp/marked");
+    ASSERT_TRUE(Until([&] { return absl::StrContains(product_.Get("long.out"), "up"); }))
+        << product_.Get("long.err");
+    KillAgent(
+        [&] { EXPECT_TRUE(Until([&] { return absl::StrContains(product_.Get("long.out"), "done"); })); });
+    const Ran ran = product_.Finish(pid, "long");
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    std::map<std::string, int> times;
+    size_t again = 0, fresh = 0;
+    for (const Json& event : Of(ran, "finding")) {
+        if (At(event, "finding.rule") != "marked") continue;
+        const std::string id = At(event, "id"), hash = At(event, "finding.hash");
+        EXPECT_THAT(id, HasSubstr(absl::StrCat(At(event, "sandbox.id"), ".")));
+        EXPECT_TRUE(absl::EndsWith(id, "." + hash.substr(0, 12))) << id;
+        const bool marked = At(event, "finding.again") == "true";
+        // Whoever has one twice knows it by that.
+        if (++times[id] > 1) {
+            EXPECT_TRUE(marked) << id;
+        }
+        ++(marked ? again : fresh);
+    }
+    EXPECT_GT(again, 0u) << ran.Text();
+    EXPECT_GT(fresh, 0u);
+    EXPECT_TRUE(Until([&] { return product_.LeftOver().empty(); })) << product_.LeftOver();
 }
 
 }  // namespace

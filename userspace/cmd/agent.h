@@ -95,7 +95,7 @@ class Agent {
         bool frozen = false;
         bool isolated = false;
         std::string link;                                        // that was taken down
-        std::set<std::pair<std::string, std::string>> denied{};  // operation, and the path or name
+        std::set<std::pair<std::string, std::string>> denied{};  // operation, and the path, address or name
     };
     // What the agent keeps of a sandbox beside the registry.
     struct Run {
@@ -138,6 +138,7 @@ class Agent {
         Restraint restraint;
         sandbox::v1::StoredSandbox stored;      // as written for a next agent
         std::optional<v1::Action> kill_action;  // told with its latency once the sandbox is empty
+        bool told_untold = false;               // an action without effect whose finding was told by number only
         uint64_t kill_event_ns = 0;             // boot time of the event that it is for
         api::RunResult result;
         // Of a pod's container: the runtime built it, and nothing of ours keeps it.

@@ -215,8 +215,8 @@ void Agent::RespondTo(const std::string& id, const RuleFinding& finding) {
         run->kill_event_ns = finding.event_boot_ns;
         return;
     }
-    // What changes nothing and comes again and again is told as often as its finding.
-    if (action.result() != "done" && !finding.told) return;
+    // What changes nothing and comes again and again is told as often as its finding, and once beside that.
+    if (action.result() != "done" && !finding.told && std::exchange(run->told_untold, true)) return;
     action.set_latency_ns(BootNow() - finding.event_boot_ns);
     PublishAction(*sandbox, std::move(action));
 }
