@@ -12,11 +12,12 @@ static __always_inline void path_written(struct sk_path *out, __u64 user_path) {
 
 /* A path as the caller wrote it: for calls that return no object, and for refusals by other locks.
  * It decides nothing. */
-__noinline int written_report(struct sk_case *c, __u64 user_path, __s32 error) {
+__noinline int written_report(struct sk_case *c, __u64 user_path, __u32 mode_bits, __s32 error) {
     if (!c) return 0;
     RECORD_BEGIN(file, FILE, c);
     path_written(&record->path, user_path);
     record->op = c->op;
+    record->open_flags = mode_bits;
     record->error = error;
     RECORD_END();
     return 0;
@@ -98,7 +99,7 @@ static __always_inline int sys_open(struct sk_path_case *c, __u32 fd, __u64 path
     c->base.op = SK_FILE_OPEN_READ;
     c->base.flags |= SK_RECORD_UNVERIFIED;
     case_settle(&c->base);
-    if (c->base.ring) written_report(&c->base, path, 0);
+    if (c->base.ring) written_report(&c->base, path, 0, 0);
     return case_finish(&c->base);
 }
 
@@ -152,12 +153,18 @@ static __always_inline int sys_make(struct sk_path_case *c, struct pt_regs *regs
     return net_settle_lsm(&c->base, &none, type_protocol(type, protocol));
 }
 
+/* What chmod and mknod are to set: the argument after the path. */
+static __always_inline __u32 mode_bits(struct sk_call call, struct pt_regs *regs) {
+    if (call.class != SK_CALL_PATH || (call.op != SK_FILE_CHMOD && call.op != SK_FILE_MKNOD) || call_is_foreign()) return 0;
+    return (call.path_argument ? regs_arg2(regs) : regs_arg1(regs)) & 0xffff; /* umode_t */
+}
+
 /* A call that returns no object: reported as the caller wrote it, with the section's verdict open. */
-static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, __u64 path) {
+static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs, __u64 path) {
     c->base.op = call.op;
     c->base.flags |= SK_RECORD_UNVERIFIED;
     seen_settle(&c->base);
-    if (c->base.ring) written_report(&c->base, path, 0);
+    if (c->base.ring) written_report(&c->base, path, mode_bits(call, regs), 0);
     return 0;
 }
 
@@ -203,7 +210,7 @@ static __always_inline int sys_refused(struct sk_path_case *c, struct sk_call ca
     if (!has_path) c->base.section = call.class == SK_CALL_EXEC ? SK_SECTION_EXEC : SK_SECTION_ESCAPE;
     refused_settle(&c->base);
     if (!c->base.ring) return 0;
-    if (has_path) return written_report(&c->base, path, -error);
+    if (has_path) return written_report(&c->base, path, mode_bits(call, regs), -error);
     if (call.class == SK_CALL_EXEC) return written_exec_report(c, path);
     return escape_report(&c->base, c->base.op == SK_ESCAPE_OTHER_CALL ? regs_call(regs) : regs_arg0(regs), 0);
 }
@@ -260,7 +267,7 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     switch (call.class) {
         case SK_CALL_OPEN: return sys_open(c, ret, path, open_flags(call, regs));
         case SK_CALL_MAP: return sys_map(mine, c, regs);
-        case SK_CALL_PATH: return sys_path(c, call, path);
+        case SK_CALL_PATH: return sys_path(c, call, regs, path);
         case SK_CALL_EXEC:
         case SK_CALL_BIRTH: return 0;
         case SK_CALL_MAKE: return sys_make(c, regs);

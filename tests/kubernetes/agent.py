@@ -11,7 +11,7 @@ from node import until
 
 
 class Agent:
-    def __init__(self, more):
+    def __init__(self, more, rules='{enabled: false}'):
         self.folder = tempfile.mkdtemp(prefix='stockade-agent.')
         self.tag = f'stockade_pods_{os.getpid()}'
         self.bin = os.environ['STOCKADE_BIN_DIR']
@@ -20,7 +20,7 @@ class Agent:
         with open(self.file('config.yaml'), 'w', encoding='utf-8') as config:
             config.write(f'runtime_dir: {self.file("run")}\nstate_dir: {self.file("state")}\npin_dir: /sys/fs/bpf/{self.tag}\n'
                          f'cgroup_name: {self.tag}\npolicy_dirs: [{self.file("policies")}]\nmade_ahead: false\nmetrics: {{listen: "off"}}\n'
-                         f'rules: {{enabled: false}}\n'
+                         f'rules: {rules}\n'
                          f'events:\n  exporters: [{{kind: jsonl, path: {self.file("events.jsonl")}}}]\n{more}')
 
     def file(self, name):

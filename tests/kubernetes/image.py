@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 
 NAME = 'localhost/stockade-test:1'
-APPLETS = ('sh', 'sleep', 'cat', 'echo', 'true', 'touch', 'test')
+APPLETS = ('sh', 'sleep', 'cat', 'echo', 'true', 'touch', 'test', 'mknod', 'chmod', 'ping', 'timeout')
 
 
 def libraries(program):

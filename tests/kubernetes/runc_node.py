@@ -159,7 +159,7 @@ class RuncNode:
         return {'id': secrets.token_hex(32), 'name': name, 'namespace': namespace, 'uid': uid, 'labels': labels or {},
                 'annotations': annotations or {}, 'parent': f'/{parent or self.cgroup}/pod{uid}', 'containers': 0}
 
-    def container(self, pod, command, name='tool'):
+    def container(self, pod, command, name='tool', capabilities=()):
         pod['containers'] += 1
         out = self.file('out', pod['name'], f"{name}{pod['containers']}")
         os.makedirs(out)
@@ -175,8 +175,10 @@ class RuncNode:
         with open(os.path.join(bundle, 'config.json'), 'w', encoding='utf-8') as config:
             json.dump({'ociVersion': '1.0.2', 'root': {'path': self.file('rootfs'), 'readonly': True}, 'hostname': 'pod',
                        'process': {'terminal': False, 'user': {'uid': 0, 'gid': 0}, 'cwd': '/', 'args': command, 'env': ['PATH=/bin'],
+                                   'capabilities': {kind: list(capabilities) for kind in ('bounding', 'effective', 'permitted')},
                                    'noNewPrivileges': True},
                        'mounts': [{'destination': '/proc', 'type': 'proc', 'source': 'proc'},
+                                  {'destination': '/dev', 'type': 'tmpfs', 'source': 'tmpfs'},
                                   {'destination': '/tmp', 'type': 'tmpfs', 'source': 'tmpfs'},
                                   {'destination': '/out', 'type': 'bind', 'source': out, 'options': ['bind', 'rw']}],
                        'linux': {'cgroupsPath': box['cgroup'],
