@@ -212,6 +212,14 @@ TEST(Parse, WhatIsNotUtf8IsRefusedWithItsPlace) {
                 HasSubstr("f:2:4: error: not UTF-8"));
 }
 
+TEST(Parse, ControlCharactersAreRefusedWithTheirPlace) {
+    for (const std::string& bad : {std::string("\0", 1), std::string("\x1b"), std::string("\x08")}) {
+        EXPECT_THAT(Lines(ParseFiles({{"f", "a: b\nc: \"x" + bad + "\"\n"}}).diagnostics),
+                    HasSubstr("f:2:6: error: a control character"));
+    }
+    EXPECT_THAT(Lines(ParseFiles({{"f", "a: \"b\tc\"\r\n"}}).diagnostics), testing::Not(HasSubstr("control")));
+}
+
 TEST(Parse, ControlBytesOfADocumentDoNotReachTheTerminal) {
     const std::string errors = ErrorsOf("  mode: \"\\e[31mred\"\n");
     EXPECT_EQ(errors.find('\x1b'), std::string::npos);

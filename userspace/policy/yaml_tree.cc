@@ -151,11 +151,18 @@ std::optional<Position> FindTab(const std::string& file, const std::string& text
     return std::nullopt;
 }
 
-std::optional<Position> FindBadUtf8(const std::string& file, absl::string_view text) {
+// What no YAML has (YAML 1.2.2, 5.1) and yaml-cpp lets pass: it would put a replacement character in the place of what is no
+// UTF-8, and a pattern match something else.
+std::optional<Diagnostic> FindBadCharacter(const std::string& file, absl::string_view text) {
     int line = 1, column = 1;
     while (!text.empty()) {
         const model::Utf8Char c = model::NextChar(text);
-        if (!c.valid) return Position{file, line, column};
+        const Position at{file, line, column};
+        if (!c.valid) return Diagnostic{Severity::kError, at, "not UTF-8"};
+        if (c.code < 0x20 && c.code != '\t' && c.code != '\n' && c.code != '\r') {
+            return Diagnostic{Severity::kError, at,
+                              absl::StrCat("a control character: in a text in double quotes it is written \\x", absl::Hex(static_cast<uint32_t>(c.code), absl::kZeroPad2))};
+        }
         column = c.code == '\n' ? 1 : column + 1;
         line += c.code == '\n' ? 1 : 0;
         text.remove_prefix(c.bytes);
@@ -172,9 +179,8 @@ std::vector<YamlPtr> ReadYaml(const std::string& file, const std::string& text,
             {Severity::kError, {file, 0, 0}, absl::StrCat("larger than ", kMaxYamlBytes, " bytes")});
         return {};
     }
-    if (std::optional<Position> bad = FindBadUtf8(file, text)) {
-        // yaml-cpp would put a replacement character in its place, and a pattern match something else.
-        diagnostics.push_back({Severity::kError, *std::move(bad), "not UTF-8"});
+    if (std::optional<Diagnostic> bad = FindBadCharacter(file, text)) {
+        diagnostics.push_back(*std::move(bad));
         return {};
     }
     TreeBuilder builder(file, diagnostics);
