@@ -205,6 +205,7 @@ void Agent::KillOnRequest(int fd, const api::Kill& kill) {
     // The shim learns why before the kernel is told, so that it does not take it for a crash.
     api::Message told;
     told.mutable_shim_kill()->set_end("killed");
+    told.mutable_shim_kill()->set_by_agent(true);
     told.mutable_shim_kill()->set_reason(reason.empty() ? "killed by stockade kill" : reason);
     const Status condemned =
         sensor_.Condemn({.slot = sandbox.slot, .generation = sandbox.generation}, SK_CODE_CONDEMNED);

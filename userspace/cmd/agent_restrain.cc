@@ -279,6 +279,7 @@ Status Agent::EndForRule(Run& run, sandbox::Sandbox& sandbox, const RuleFinding&
     // The shim learns why before the kernel is told, so that it does not take the end for the command's own.
     api::Message told;
     told.mutable_shim_kill()->set_end("rule");
+    told.mutable_shim_kill()->set_by_agent(true);
     told.mutable_shim_kill()->set_reason(absl::StrCat(
         found.title(), " (", found.rule(), found.detail().empty() ? "" : ": ", found.detail(), ")"));
     if (run.control.ok()) (void)run.control.Send(told);  // a shim that is gone is seen by the loop

@@ -30,6 +30,8 @@ constexpr uint64_t kGoWaitNs = 30'000'000'000;
 constexpr uint64_t kCollectWaitNs = 30'000'000'000;
 // From SIGKILL to the last task's end. What is left then is in state D, and nobody knows for how long.
 constexpr uint64_t kEndWaitNs = 10'000'000'000;
+// From the agent's word that it kills to its kill. It looks at what runs before, which takes milliseconds.
+constexpr uint64_t kAgentKillNs = 2'000'000'000;
 // Waited for them once more when all else is done; the agent waits on.
 constexpr int kLastWaitMs = 2000;
 // Between two tries to reach a next agent.
@@ -61,6 +63,7 @@ class Shim {
     void LoseAgent();
     void FindAgent();
     void End(const std::string& end, const std::string& reason);
+    void AwaitKill(const std::string& end, const std::string& reason);
     void OnEnded(bool over);
     Status Destroy();
     void AskVerdict();
@@ -89,6 +92,7 @@ class Shim {
     bool over_ = true;                // nothing of it runs, or it never ran
     std::string end_;                 // why it was ended; empty = by itself
     std::string reason_;
+    bool agent_kills_ = false;  // said so, and has not yet
     bool releasing_ = false;  // the command was let go, its execve is not through
     // Signals for a command that is not let go yet, by number; each once, as the kernel keeps pending ones.
     std::bitset<65> early_signals_;
@@ -207,14 +211,27 @@ void Shim::End(const std::string& end, const std::string& reason) {
     if (end_.empty()) {
         end_ = end;
         reason_ = reason;
-        SetDeadline(kEndWaitNs);
+    } else if (!agent_kills_) {
+        return sandbox_->Kill();
     }
+    agent_kills_ = false;
+    SetDeadline(kEndWaitNs);
     sandbox_->Kill();
+}
+
+// The agent kills it, and does so itself so that it can look at it before. One that does not, or dies, does not save it.
+void Shim::AwaitKill(const std::string& end, const std::string& reason) {
+    if (!end_.empty()) return;
+    end_ = end;
+    reason_ = reason;
+    agent_kills_ = true;
+    SetDeadline(kAgentKillNs);
 }
 
 void Shim::LoseAgent() {
     control_.Close();
     if (agent_deadline_ns_ == 0) agent_deadline_ns_ = BootNow() + start().agent_wait_ns();
+    if (agent_kills_ && phase_ == Phase::kRunning) End(end_, reason_);
 }
 
 // Looks for the next agent, and ends the sandbox when there was none for too long.
@@ -259,7 +276,8 @@ void Shim::HandleControl(const Message& message) {
         Fail(absl::FailedPreconditionError(message.shim_abort().reason()));
         phase_ = Phase::kDone;
     } else if (message.has_shim_kill() && phase_ == Phase::kRunning) {
-        End(message.shim_kill().end(), message.shim_kill().reason());
+        const auto end = message.shim_kill().by_agent() ? &Shim::AwaitKill : &Shim::End;
+        (this->*end)(message.shim_kill().end(), message.shim_kill().reason());
     } else if (message.has_shim_collected() && phase_ == Phase::kEnded) {
         withhold_ = message.shim_collected().withhold();
         if (message.shim_collected().policy_kill()) {
@@ -336,7 +354,9 @@ void Shim::OnEnded(bool over) {
 
 void Shim::OnDeadline() {
     deadline_ns_ = 0;
-    if (phase_ == Phase::kRunning && !end_.empty()) {
+    if (phase_ == Phase::kRunning && agent_kills_) {
+        End(end_, reason_);
+    } else if (phase_ == Phase::kRunning && !end_.empty()) {
         OnEnded(false);
     } else if (phase_ == Phase::kRunning) {
         End("timeout", "the time given by --timeout is over");
