@@ -89,7 +89,7 @@ int BPF_PROG(file_rename, const struct path *old_dir, struct dentry *old_dentry,
 /* FIRES before chmod and fchmod. SOURCE chmod_common. */
 SEC("lsm/path_chmod")
 int BPF_PROG(file_chmod, const struct path *path, unsigned short mode, int ret) {
-    return ret ? ret : file_change(path->mnt, path->dentry, SK_FILE_CHMOD, mode);
+    return ret ? ret : file_change(path->mnt, path->dentry, SK_FILE_CHMOD, mode & 07777);
 }
 
 /* FIRES before chown, lchown and fchown. SOURCE chown_common. */

@@ -156,15 +156,28 @@ static __always_inline int sys_make(struct sk_path_case *c, struct pt_regs *regs
 /* What chmod and mknod are to set: the argument after the path. */
 static __always_inline __u32 mode_bits(struct sk_call call, struct pt_regs *regs) {
     if (call.class != SK_CALL_PATH || (call.op != SK_FILE_CHMOD && call.op != SK_FILE_MKNOD) || call_is_foreign()) return 0;
-    return (call.path_argument ? regs_arg2(regs) : regs_arg1(regs)) & 0xffff; /* umode_t */
+    __u32 mode = call.path_argument ? regs_arg2(regs) : regs_arg1(regs);
+    return mode & (call.op == SK_FILE_CHMOD ? 07777 : 0xffff); /* S_IALLUGO, umode_t */
 }
 
-/* A call that returns no object: reported as the caller wrote it, with the section's verdict open. */
-static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs, __u64 path) {
+/* What the call is about: of a symbolic link its own place, which comes after its text. */
+static __always_inline __u64 call_path(struct sk_call call, struct pt_regs *regs) {
+    bool link = call.class == SK_CALL_PATH && call.op == SK_FILE_SYMLINK;
+    if (link) return call.path_argument ? regs_arg2(regs) : regs_arg1(regs);
+    return call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
+}
+
+/* A call that returns no object: reported as the caller wrote it, with the section's verdict open. Of what has two names both are,
+ * each in a record of its own, as the hooks of `lsm` have them. */
+static __always_inline int sys_path(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs) {
+    bool two = call.op == SK_FILE_RENAME || call.op == SK_FILE_LINK;
     c->base.op = call.op;
     c->base.flags |= SK_RECORD_UNVERIFIED;
     seen_settle(&c->base);
-    if (c->base.ring) written_report(&c->base, path, mode_bits(call, regs), 0);
+    if (c->base.ring) written_report(&c->base, call_path(call, regs), mode_bits(call, regs), 0);
+    if (!two) return 0;
+    seen_settle(&c->base);
+    if (c->base.ring) written_report(&c->base, call.path_argument ? regs_arg3(regs) : regs_arg1(regs), 0, 0);
     return 0;
 }
 
@@ -198,7 +211,7 @@ static __always_inline bool refusal_counts(struct sk_call call, struct pt_regs *
 }
 
 static __always_inline int sys_refused(struct sk_path_case *c, struct sk_call call, struct pt_regs *regs, long error) {
-    __u64 path = call.path_argument ? regs_arg1(regs) : regs_arg0(regs);
+    __u64 path = call_path(call, regs);
     bool has_path = call.class == SK_CALL_OPEN || call.class == SK_CALL_PATH;
     c->base.op = refused_op(call, regs);
     c->base.code = SK_CODE_OTHER_LOCK;
@@ -267,7 +280,7 @@ static __always_inline int sys_done(struct pt_regs *regs, long ret) {
     switch (call.class) {
         case SK_CALL_OPEN: return sys_open(c, ret, path, open_flags(call, regs));
         case SK_CALL_MAP: return sys_map(mine, c, regs);
-        case SK_CALL_PATH: return sys_path(c, call, regs, path);
+        case SK_CALL_PATH: return sys_path(c, call, regs);
         case SK_CALL_EXEC:
         case SK_CALL_BIRTH: return 0;
         case SK_CALL_MAKE: return sys_make(c, regs);

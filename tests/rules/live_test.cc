@@ -223,6 +223,30 @@ TEST_F(RulesLive, EachShippedRuleIsFiredByItsTrigger) {
               << " from outside, of " << known.size() << " that give findings\n";
 }
 
+// A file that gets its name by a rename or a link is what it is called then, and a link is where it lies, not what it says.
+TEST_F(RulesLive, NamesThatFilesGetLater) {
+    std::map<std::string, std::string> ids;
+    for (const ShippedRule& rule : Pack()) ids[rule.name] = rule.id;
+    const auto fires = [&](const std::string& script, const std::string& rule) {
+        const Ran ran = Run("open.yaml", {"/bin/bash", "-c", absl::StrCat(kPrelude, "mkdir $T/.ssh\n", script)});
+        EXPECT_EQ(ran.status, 0) << ran.Text();
+        return Fires(ran, ids.at(rule));
+    };
+    EXPECT_TRUE(fires("put $T/n; mv $T/n $T/.ssh/authorized_keys", "authorized_keys_written"));
+    EXPECT_TRUE(fires("put $T/n; ln $T/n $T/.ssh/authorized_keys", "authorized_keys_written"));
+    EXPECT_TRUE(fires("ln -s $T/n $T/.ssh/authorized_keys", "authorized_keys_written"));
+    EXPECT_FALSE(fires("ln -s $T/.ssh/authorized_keys $T/l", "authorized_keys_written"));
+    EXPECT_FALSE(fires("put $T/n; chmod 755 $T/n; python3 -c 'import os; os.chmod(\"/tmp/t/n\", os.stat(\"/tmp/t/n\").st_mode)'", "setuid_set"));
+}
+
+// What a pipe is opened by has no name, and is no loss.
+TEST_F(RulesLive, APipeThatIsOpenedByItsDescriptorIsNoLoss) {
+    const Ran ran = Run("open.yaml", {"/bin/sh", "-c", "echo hi | cat /dev/stdin"});
+    EXPECT_EQ(ran.out, "hi\n") << ran.Text();
+    EXPECT_TRUE(std::any_of(ran.events.begin(), ran.events.end(), [](const Json& event) { return absl::StartsWith(At(event, "file.path"), "pipe:["); })) << ran.Text();
+    EXPECT_TRUE(std::none_of(ran.events.begin(), ran.events.end(), [](const Json& event) { return At(event, "kind") == "lost"; }));
+}
+
 TEST_F(RulesLive, ATaskThatIsMovedOut) {
     std::map<std::string, std::string> ids;
     for (const ShippedRule& rule : Pack()) ids[rule.name] = rule.id;

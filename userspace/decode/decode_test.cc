@@ -219,6 +219,11 @@ TEST_F(DecodeTest, PathsThatAreOdd) {
     SetPath({"memfd:x/y"}, &record.path);
     record.path.flags = SK_PATH_UNREACHABLE | SK_PATH_DELETED;
     EXPECT_EQ(Decode(record).file().path(), "memfd:x\\x2fy");
+    record = MakeRecord<sk_file>(SK_KIND_FILE, 1);
+    record.op = SK_FILE_OPEN_READ;
+    SetPath({""}, &record.path);
+    record.path.flags = SK_PATH_UNREACHABLE;
+    EXPECT_EQ(Decode(record).file().path(), "pipe:[42]");
     record.path.flags = SK_PATH_ASWRITTEN;
     record.path.bytes_len = 3;
     memcpy(record.path.bytes, "../", 3);

@@ -87,6 +87,10 @@ Status DecodePath(const sk_path& path, Context& context, std::string* text,
         detail->set_escaped(model::AppendEscaped(raw, text));
         return absl::OkStatus();
     }
+    if (path.components == 1 && path.bytes_len == 1 && path.bytes[0] == 0) {
+        *text = absl::StrCat("pipe:[", path.inode, "]");  // as /proc shows it: a pipe's file has no name, and no other's has none
+        return absl::OkStatus();
+    }
     std::vector<absl::string_view> components;
     SK_RETURN_IF_ERROR(Split(path, context, &components));
     if (components.empty()) {
