@@ -5,25 +5,20 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "userspace/detect/text.h"
 #include "userspace/model/utf8.h"
 
 namespace stockade::detect {
 namespace {
 
-// One character or wildcard of a pattern, for the slow way.
-struct Token {
-    Pattern::Piece piece = Pattern::Piece::kText;
-    uint32_t code = 0;
-};
-
 // A code of its own for a byte that is no UTF-8: patterns may hold such after utf16 modifiers.
 uint32_t CodeOf(const model::Utf8Char& c, absl::string_view text) {
     return c.valid ? c.code : 0x110000u + static_cast<unsigned char>(text[0]);
 }
 
-std::vector<Token> TokensOf(const std::vector<Pattern::Part>& parts) {
-    std::vector<Token> tokens;
+std::vector<Pattern::Token> TokensOf(const std::vector<Pattern::Part>& parts) {
+    std::vector<Pattern::Token> tokens;
     for (const Pattern::Part& part : parts) {
         if (part.piece != Pattern::Piece::kText) {
             tokens.push_back({part.piece, 0});
@@ -38,54 +33,100 @@ std::vector<Token> TokensOf(const std::vector<Pattern::Part>& parts) {
     return tokens;
 }
 
-// Where a `*` may stand for nothing.
-void PassStars(const std::vector<Token>& tokens, std::vector<bool>* at) {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-        if ((*at)[i] && tokens[i].piece == Pattern::Piece::kAny) (*at)[i + 1] = true;
+// The places in a pattern that a value can have reached, when holes stand for something (`some`), or for anything at all. Few at a
+// time but right behind a hole: as many as the pattern has stars. Nothing is allocated for a character.
+class Places {
+  public:
+    Places(const std::vector<Pattern::Token>& tokens, bool some)
+        : tokens_(tokens), some_(some), turns_(tokens.size() + 1, 0) {
+        Add(0);
     }
-}
-
-// Places in the pattern that can be reached: by some filling of the holes, or by every one of them.
-void StepHole(const std::vector<Token>& tokens, bool some, std::vector<bool>* at) {
-    if (some) {
-        const auto first = std::find(at->begin(), at->end(), true);
-        std::fill(first, at->end(), true);
-        return;
+    void Char(uint32_t code) {
+        Turn();
+        for (const uint32_t i : before_) {
+            if (i == tokens_.size()) continue;
+            const Pattern::Token& token = tokens_[i];
+            if (token.piece == Pattern::Piece::kAny) Add(i);
+            if (token.piece == Pattern::Piece::kOne || (token.piece == Pattern::Piece::kText && token.code == code)) Add(i + 1);
+        }
     }
-    for (size_t i = 0; i <= tokens.size(); ++i)
-        (*at)[i] = (*at)[i] && i < tokens.size() && tokens[i].piece == Pattern::Piece::kAny;
-}
-
-void StepChar(const std::vector<Token>& tokens, uint32_t code, std::vector<bool>* at) {
-    std::vector<bool> next(tokens.size() + 1, false);
-    for (size_t i = 0; i < tokens.size(); ++i) {
-        if (!(*at)[i]) continue;
-        const Token& token = tokens[i];
-        if (token.piece == Pattern::Piece::kAny) next[i] = true;
-        if (token.piece == Pattern::Piece::kOne ||
-            (token.piece == Pattern::Piece::kText && token.code == code))
-            next[i + 1] = true;
+    void Hole() {
+        Turn();
+        const auto first = std::min_element(before_.begin(), before_.end());
+        if (some_ && first != before_.end()) {
+            for (uint32_t i = *first; i <= tokens_.size(); ++i) Add(i);
+        }
+        for (const uint32_t i : before_) {
+            if (i < tokens_.size() && tokens_[i].piece == Pattern::Piece::kAny) Add(i);
+        }
     }
-    *at = std::move(next);
-}
+    bool empty() const { return at_.empty(); }
+    bool AtEnd() const { return turns_[tokens_.size()] == turn_; }
 
-bool Reaches(const std::vector<Token>& tokens, absl::string_view value, bool some) {
-    std::vector<bool> at(tokens.size() + 1, false);
-    at[0] = true;
-    PassStars(tokens, &at);
-    while (!value.empty()) {
+  private:
+    void Turn() {
+        at_.swap(before_);
+        at_.clear();
+        ++turn_;
+    }
+    // And where a `*` leads that stands for nothing.
+    void Add(uint32_t i) {
+        for (;; ++i) {
+            if (turns_[i] == turn_) return;
+            turns_[i] = turn_;
+            at_.push_back(i);
+            if (i == tokens_.size() || tokens_[i].piece != Pattern::Piece::kAny) return;
+        }
+    }
+
+    const std::vector<Pattern::Token>& tokens_;
+    const bool some_;
+    std::vector<uint64_t> turns_;  // by place: when it was reached last
+    std::vector<uint32_t> at_, before_;
+    uint64_t turn_ = 1;
+};
+
+bool Reaches(const std::vector<Pattern::Token>& tokens, absl::string_view value, bool some) {
+    Places places(tokens, some);
+    while (!value.empty() && !places.empty()) {
         if (value[0] == kHole) {
-            StepHole(tokens, some, &at);
+            places.Hole();
             value.remove_prefix(1);
         } else {
             const model::Utf8Char c = model::NextChar(value);
-            StepChar(tokens, CodeOf(c, value), &at);
+            places.Char(CodeOf(c, value));
             value.remove_prefix(c.bytes);
         }
-        PassStars(tokens, &at);
     }
-    return at[tokens.size()];
+    return places.AtEnd();
 }
+
+// `text` with something in the place of each hole of `value`, which has one.
+bool Fills(absl::string_view value, absl::string_view text) {
+    const size_t first = value.find(kHole), last = value.rfind(kHole);
+    const absl::string_view front = value.substr(0, first), back = value.substr(last + 1);
+    if (front.size() + back.size() > text.size() || !absl::StartsWith(text, front) || !absl::EndsWith(text, back)) return false;
+    text = text.substr(front.size(), text.size() - front.size() - back.size());
+    for (size_t at = first; at < last;) {
+        const size_t next = value.find(kHole, at + 1);
+        const absl::string_view part = value.substr(at + 1, next - at - 1);
+        const size_t found = text.find(part);
+        if (found == text.npos) return false;
+        text.remove_prefix(found + part.size());
+        at = next;
+    }
+    return true;
+}
+
+// A pattern may hold the byte that a hole is, after utf16.
+bool AnyPartContains(absl::string_view value, absl::string_view text) {
+    for (const absl::string_view part : absl::StrSplit(value, kHole)) {
+        if (absl::StrContains(part, text)) return true;
+    }
+    return false;
+}
+
+Truth SomeAndAll(bool some, bool all) { return !some ? Truth::kNo : all ? Truth::kYes : Truth::kUndecidable; }
 
 }  // namespace
 
@@ -115,6 +156,7 @@ Pattern::Pattern(std::vector<Part> parts) {
         shape_ = Shape::kGeneral;
     }
     core_ = Plain();
+    if (shape_ == Shape::kGeneral) tokens_ = std::make_shared<const std::vector<Token>>(TokensOf(parts_));
 }
 
 std::string Pattern::Plain() const {
@@ -190,10 +232,27 @@ bool Pattern::MatchGeneral(absl::string_view value) const {
     }
 }
 
+// Of all shapes but kGeneral what lies between the holes decides, without a look at each character.
 Truth Pattern::MatchWithHoles(absl::string_view value) const {
-    const std::vector<Token> tokens = TokensOf(parts_);
-    if (!Reaches(tokens, value, true)) return Truth::kNo;
-    return Reaches(tokens, value, false) ? Truth::kYes : Truth::kUndecidable;
+    const absl::string_view front = value.substr(0, value.find(kHole)), back = value.substr(value.rfind(kHole) + 1);
+    switch (shape_) {
+        case Shape::kExact:
+            return SomeAndAll(Fills(value, core_), false);
+        case Shape::kPrefix: {
+            const bool all = absl::StartsWith(front, core_);
+            return SomeAndAll(all || absl::StartsWith(core_, front), all);
+        }
+        case Shape::kSuffix: {
+            const bool all = absl::EndsWith(back, core_);
+            return SomeAndAll(all || absl::EndsWith(core_, back), all);
+        }
+        case Shape::kContains:
+            return SomeAndAll(true, AnyPartContains(value, core_));
+        case Shape::kGeneral:
+            break;
+    }
+    if (!Reaches(*tokens_, value, true)) return Truth::kNo;
+    return Reaches(*tokens_, value, false) ? Truth::kYes : Truth::kUndecidable;
 }
 
 std::string Pattern::ToString() const {

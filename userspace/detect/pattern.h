@@ -4,6 +4,8 @@
 //   p.Match(value, folded)   // Truth: a value may have holes
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,11 @@ class Pattern {
         Piece piece = Piece::kText;
         std::string text;
         bool operator==(const Part&) const = default;
+    };
+    // One character or wildcard.
+    struct Token {
+        Piece piece = Piece::kText;
+        uint32_t code = 0;
     };
 
     Pattern() = default;
@@ -54,6 +61,7 @@ class Pattern {
     Shape shape_ = Shape::kExact;
     std::string core_;  // literal text of all shapes but kGeneral
     bool literal_ = true;
+    std::shared_ptr<const std::vector<Token>> tokens_;  // of kGeneral alone
 };
 
 // Sigma's rules of escaping: `\*`, `\?` and `\\` are literal, any other backslash is itself.
