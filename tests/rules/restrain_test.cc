@@ -215,6 +215,32 @@ TEST_F(RulesRestrain, MoreThanItsBoundIsAnAnswer) {
     EXPECT_EQ(At(Of(ran, "action").back(), "action.detail"), "more than 256 things are denied to it already");
 }
 
+// Names made so that no policy can deny one more of them: that is tried once, and not for each event.
+TEST_F(RulesRestrain, WhatCannotBeDeniedIsTriedOnce) {
+    const auto rule = [](const std::string& name) {
+        return absl::StrCat("title: ", name, "\nname: ", name,
+                            "\nlevel: high\nlogsource: {product: linux, category: file_event}\ndetection:\n"
+                            "  selection: {TargetFilename|contains: /", name, "}\n  condition: selection\n"
+                            "response: {action: deny, deny: {write: TargetFilename}}\n");
+    };
+    product_.Put("rules/a.yaml", rule("fill"));
+    product_.Put("rules/b.yaml", rule("evil"));
+    const std::string code =
+        "import random, time\n"
+        "random.seed(1)\n"
+        "def name(of): return '/tmp/' + of + ''.join(random.choice('****ab') for _ in range(220))\n"
+        "def touch(path):\n    open(path, 'w').close()\n    time.sleep(0.1)\n"
+        "for i in range(45): touch(name('fill'))\n"
+        "evil = name('evil')\n"
+        "for again in range(10): touch(evil)\n"
+        "time.sleep(1)\n";
+    const Ran ran = product_.Run(product_.Path("open.yaml"), {"python3", "-c", code});
+    EXPECT_EQ(ran.status, 0) << ran.Text();
+    size_t failed = 0;
+    for (const Json& event : Of(ran, "action")) failed += At(event, "action.rule") == "evil" && At(event, "action.result") == "failed";
+    EXPECT_EQ(failed, 1u);
+}
+
 TEST_F(RulesRestrain, ADeniedNameIsNotAskedForAgain) {
     World world;
     ASSERT_TRUE(world.status().ok()) << world.status();

@@ -138,6 +138,7 @@ class Agent {
         Restraint restraint;
         sandbox::v1::StoredSandbox stored;      // as written for a next agent
         std::optional<v1::Action> kill_action;  // told with its latency once the sandbox is empty
+        std::set<std::pair<std::string, std::string>> undeniable{};  // as Restraint::denied; their policy could not be made
         bool told_untold = false;               // an action without effect whose finding was told by number only
         uint64_t kill_event_ns = 0;             // boot time of the event that it is for
         api::RunResult result;
@@ -351,6 +352,7 @@ class Agent {
     std::unique_ptr<SandboxDns> dns_;
     std::unique_ptr<pipeline::EventStore> store_;  // null = nothing is spooled
     std::unique_ptr<RuleEngine> rules_;            // null = none are run
+    std::deque<RuleFinding> rule_findings_;        // to be acted on at a next turn
     uint64_t rules_handled_ = 0;                   // events whose findings are out
     bool rules_broken_ = false;
     std::map<std::string, RuleEngine::Missed> rules_missed_;  // by sandbox, not told yet; of those in runs_

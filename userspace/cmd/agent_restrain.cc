@@ -196,6 +196,8 @@ Status Agent::Release(Run& run, sandbox::Sandbox& sandbox) {
 }
 
 Status Agent::Deny(Run& run, sandbox::Sandbox& sandbox, const std::map<std::string, std::string>& what) {
+    if (run.undeniable.size() >= kMaxDenied)
+        return absl::ResourceExhaustedError(absl::StrCat(kMaxDenied, " things could not be denied to it: nothing more is tried"));
     Restraint wanted = run.restraint;
     for (const auto& [operation, object] : what) {
         if (operation == "connect") {
@@ -211,7 +213,10 @@ Status Agent::Deny(Run& run, sandbox::Sandbox& sandbox, const std::map<std::stri
     if (wanted.denied.size() > kMaxDenied)
         return absl::ResourceExhaustedError(
             absl::StrCat("more than ", kMaxDenied, " things are denied to it already"));
-    return ApplyRestraint(run, sandbox, wanted);
+    const Status applied = ApplyRestraint(run, sandbox, wanted);
+    // It would be refused again, at the cost of a policy's compilation each time.
+    if (!applied.ok() && run.undeniable.size() < kMaxDenied) run.undeniable.insert(what.begin(), what.end());
+    return applied;
 }
 
 // The stub's part; the kernel knows nothing of single names.

@@ -17,6 +17,8 @@ using detect::ResponseAction;
 
 // The books of a sandbox wait no longer than this for the rules: its client waits for them.
 constexpr uint64_t kRulesWaitNs = 2'000'000'000;
+// Of acting on findings, until the loop serves others.
+constexpr uint64_t kRulesTurnNs = 20'000'000;
 // Between two words about what the rules have missed.
 constexpr uint64_t kTellMissedNs = 1'000'000'000;
 constexpr char kRulesBehind[] = "Degraded/RulesBehind";
@@ -56,7 +58,19 @@ void Agent::OnRules() {
     if (rules_ == nullptr) return;
     RuleEngine::Taken taken = rules_->Take();
     for (const RuleEngine::Notice& notice : taken.notices) TellRules(notice);
-    for (const RuleFinding& finding : taken.findings) Respond(finding);
+    // What ends a sandbox comes first, and all else a little at a time: each may compile a policy, and others wait for this thread.
+    for (RuleFinding& finding : taken.findings) {
+        if (Stops(finding.action))
+            Respond(finding);
+        else
+            rule_findings_.push_back(std::move(finding));
+    }
+    const uint64_t begin = BootNow();
+    while (!rule_findings_.empty() && BootNow() - begin < kRulesTurnNs) {
+        Respond(rule_findings_.front());
+        rule_findings_.pop_front();
+    }
+    if (!rule_findings_.empty()) rules_->Wake();
     for (const auto& [id, missed] : taken.missed) {
         if (FindRun(id) == nullptr) continue;
         RuleEngine::Missed& sum = rules_missed_[id];
@@ -69,8 +83,8 @@ void Agent::OnRules() {
         rules_missed_ns_ = now;
         while (!rules_missed_.empty()) TellMissed(std::string(rules_missed_.begin()->first));
     }
-    const bool further = rules_handled_ != taken.handled;
-    rules_handled_ = taken.handled;
+    const bool further = rule_findings_.empty() && rules_handled_ != taken.handled;
+    if (further) rules_handled_ = taken.handled;
     if (further && std::any_of(runs_.begin(), runs_.end(),
                                [](const auto& run) { return run.second->rules_asked_ns != 0; }))
         OnHub();
@@ -238,8 +252,9 @@ bool Agent::IsDone(const Run& run, const RuleFinding& finding) {
         case ResponseAction::kIsolateNetwork:
             return run.restraint.isolated;
         case ResponseAction::kDeny:
-            return std::all_of(finding.deny.begin(), finding.deny.end(),
-                               [&](const auto& entry) { return run.restraint.denied.count(entry) != 0; });
+            return std::all_of(finding.deny.begin(), finding.deny.end(), [&](const auto& entry) {
+                return run.restraint.denied.count(entry) != 0 || run.undeniable.count(entry) != 0;
+            });
         case ResponseAction::kAlert:
         case ResponseAction::kKillProcess:
         case ResponseAction::kKillSandbox:

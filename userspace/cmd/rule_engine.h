@@ -101,6 +101,8 @@ class RuleEngine {
     void Await(uint64_t handled);
     int event_fd() const { return event_.get(); }  // borrowed
     Taken Take();
+    // event_fd() is readable once more: not all that was taken is done.
+    void Wake();
     RuleCounters counters();
 
   private:
@@ -123,7 +125,6 @@ class RuleEngine {
     void Swap(std::unique_ptr<Loaded> next);
     void CountInto(RuleCounters* out) const;
     bool Tell(const std::string& sandbox, const detect::Rule& rule, v1::Finding* finding);
-    void Wake();
 
     const Options options_;
     Fd event_;
