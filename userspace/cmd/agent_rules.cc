@@ -100,7 +100,7 @@ bool Agent::RulesDone(Run& run) {
     }
     const bool late = BootNow() - run.rules_asked_ns > kRulesWaitNs;
     if (rules_handled_ < run.rules_target && !late) return false;
-    if (late) rules_missed_[run.id].events += run.rules_target - rules_handled_;
+    if (late) rules_missed_[run.id].events += rules_->Waiting(run.id);
     TellMissed(run.id);
     return true;
 }

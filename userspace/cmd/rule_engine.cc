@@ -91,7 +91,8 @@ void RuleEngine::Wake() {
 bool RuleEngine::Admit(const v1::Event& event, std::unique_lock<std::mutex>& lock) {
     Missed* missed = nullptr;
     if (IsTelemetry(event)) {
-        if (telemetry_ < kMaxTelemetry) return ++telemetry_, true;
+        const auto own = of_one_.find(event.sandbox().id());
+        if (telemetry_ < kMaxTelemetry && (own == of_one_.end() || own->second < kMaxOfOne)) return ++telemetry_, true;
         missed = &missed_[event.sandbox().id()];
         ++missed->events;
         ++counters_.missed_telemetry;
@@ -114,9 +115,16 @@ void RuleEngine::Push(const EventPtr& event) {
         if (stop_ || !Admit(*event, lock)) return;
         was_empty = queue_.empty();
         queue_.push_back(event);
+        ++of_one_[event->sandbox().id()];
         ++pushed_;
     }
     if (was_empty) more_.notify_one();
+}
+
+size_t RuleEngine::Waiting(const std::string& sandbox) {
+    std::lock_guard lock(mutex_);
+    const auto own = of_one_.find(sandbox);
+    return own == of_one_.end() ? 0 : own->second;
 }
 
 void RuleEngine::Await(uint64_t handled) {
@@ -199,6 +207,10 @@ void RuleEngine::Match() {
         CountInto(&counters_);
         telemetry_ -= telemetry;
         kept_ -= batch.size() - telemetry;
+        for (const EventPtr& event : batch) {
+            const auto own = of_one_.find(event->sandbox().id());
+            if (--own->second == 0) of_one_.erase(own);
+        }
         stalled_ = stalled_ && batch.empty();
         room_.notify_all();
         if (awaited_ != 0 && handled_ >= awaited_) {
@@ -254,7 +266,8 @@ void RuleEngine::Handle(const v1::Event& event) {
         std::lock_guard lock(mutex_);
         for (RuleFinding& finding : made) {
             const bool wanted = finding.told || finding.action != detect::ResponseAction::kAlert;
-            const bool fits = findings_.size() < kMaxFindings;
+            const bool stops = finding.action != detect::ResponseAction::kAlert && finding.action != detect::ResponseAction::kDeny;
+            const bool fits = findings_.size() < kMaxFindings + (stops ? kMaxStops : 0);
             if (!finding.told || !fits) {
                 ++missed_[event.sandbox().id()].findings;
                 ++counters_.untold_findings;

@@ -65,6 +65,9 @@ class RuleEngine {
     // of a sandbox's life, have the second part for themselves.
     static constexpr size_t kMaxTelemetry = 16'384;
     static constexpr size_t kMaxKept = 16'384;
+    // Of the telemetry those of one sandbox, so that others wait for its flood no longer than this takes: a tenth of a
+    // second of the dearest events, a few milliseconds of usual ones.
+    static constexpr size_t kMaxOfOne = 4'096;
     // How long the reader of the rings waits for room for a refused operation. The rings hold seconds.
     static constexpr uint64_t kMaxWaitNs = 20'000'000;
     // Findings of one rule and sandbox: so many at once, then one a second. The rest is counted: a sandbox must not
@@ -73,6 +76,8 @@ class RuleEngine {
     static constexpr uint64_t kFindingEveryNs = 1'000'000'000;
     // Findings that wait for the agent's thread, which does nothing that takes long.
     static constexpr size_t kMaxFindings = 8'192;
+    // Places beyond these for findings that stop something, which is not to be lost among alerts.
+    static constexpr size_t kMaxStops = 1'024;
 
     struct Missed {
         uint64_t events = 0;    // telemetry that no rule has seen
@@ -99,6 +104,8 @@ class RuleEngine {
     uint64_t pushed() const { return pushed_; }
     // event_fd() becomes readable once so many have been handled.
     void Await(uint64_t handled);
+    // Events of this sandbox that no rule has seen yet.
+    size_t Waiting(const std::string& sandbox);
     int event_fd() const { return event_.get(); }  // borrowed
     Taken Take();
     // event_fd() is readable once more: not all that was taken is done.
@@ -136,6 +143,7 @@ class RuleEngine {
     std::atomic<bool> idle_{false};  // there are no rules: nothing is queued
     std::deque<EventPtr> queue_;
     size_t kept_ = 0;  // of those in queue_ and in work that are no telemetry
+    absl::flat_hash_map<std::string, size_t> of_one_;  // the same, by sandbox
     size_t telemetry_ = 0;
     bool stalled_ = false;  // a wait has ended without room, and none was made since
     std::unique_ptr<Loaded> next_;

@@ -130,7 +130,8 @@ TEST_F(RuleEngineTest, TelemetryIsLeftOutAndRefusalsHaveTheirOwnPlaces) {
     Put(Rule("bad"));
     Make();
     // Nobody takes anything yet.
-    for (size_t i = 0; i < RuleEngine::kMaxTelemetry + 10; ++i) Push("/x/good");
+    for (size_t i = 0; i < RuleEngine::kMaxTelemetry; ++i) Push("/x/good", false, absl::StrCat("sbx_1", i % 8));
+    for (int i = 0; i < 10; ++i) Push("/x/good");
     Push("/x/bad", true, "sbx_2");
     EXPECT_EQ(engine_->pushed(), RuleEngine::kMaxTelemetry + 1);
     ASSERT_TRUE(engine_->Start().ok());
@@ -139,6 +140,21 @@ TEST_F(RuleEngineTest, TelemetryIsLeftOutAndRefusalsHaveTheirOwnPlaces) {
     EXPECT_EQ(taken.missed.count("sbx_2"), 0u);
     ASSERT_EQ(taken.findings.size(), 1u);
     EXPECT_EQ(taken.findings[0].event.sandbox().id(), "sbx_2");
+}
+
+TEST_F(RuleEngineTest, TheFloodOfOneLeavesRoomForOthers) {
+    Put(Rule("bad"));
+    Make();
+    for (size_t i = 0; i < RuleEngine::kMaxOfOne + 7; ++i) Push("/x/good");
+    Push("/x/bad", false, "sbx_2");
+    EXPECT_EQ(engine_->Waiting("sbx_1"), RuleEngine::kMaxOfOne);
+    EXPECT_EQ(engine_->Waiting("sbx_2"), 1u);
+    ASSERT_TRUE(engine_->Start().ok());
+    const RuleEngine::Taken taken = Drain();
+    EXPECT_EQ(taken.missed.at("sbx_1").events, 7u);
+    ASSERT_EQ(taken.findings.size(), 1u);
+    EXPECT_EQ(taken.findings[0].event.sandbox().id(), "sbx_2");
+    EXPECT_EQ(engine_->Waiting("sbx_1"), 0u);
 }
 
 TEST_F(RuleEngineTest, WhoPushesWaitsOnceAndNotForEach) {
