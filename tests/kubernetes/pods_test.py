@@ -9,12 +9,12 @@ pods_test.py runc [CASE...]         real containers, and a script in containerd'
 import os
 import signal
 import sys
-import traceback
 
 import nri_wire as wire
 from agent import Agent
-from node import Failed, Node, until
+from node import Failed, Node, until  # and the path of what follows
 from runc_node import RuncNode
+import cases  # of tests/kyverno
 
 TRACE = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 IDENTITY = {'stockade.dev/session': 'sess-1', 'stockade.dev/tool': 'exec_skill', 'stockade.dev/trace': TRACE,
@@ -361,9 +361,8 @@ class RuncPods(Pods):
 
 
 def main():
-    failed = 0
-    node_type, pods_type = {'containerd': (Node, ContainerdPods), 'runc': (RuncNode, RuncPods)}[sys.argv[1]]
-    with open(os.environ.get('STOCKADE_RESULTS', '/dev/stdout'), 'a', encoding='utf-8') as results, node_type() as node, \
+    node_type, pods_type = {'containerd': (Node, ContainerdPods), 'runc': (RuncNode, RuncPods)}[sys.argv.pop(1)]
+    with node_type() as node, \
             Agent(f'kubernetes:\n  nri: {node.socket}\n  policies: [strict, watch, visited]\n'
                   '  namespaces: {guarded: {policy: strict}}\n') as agent:
         agent.policy('strict', SPEC.format(mode='enforce', entered='deny'))
@@ -373,22 +372,11 @@ def main():
         agent.up()
         agent.connected()
         pods = pods_type(node, agent)
-        wanted = sys.argv[2:]
         names = [name for name in {**Pods.__dict__, **pods_type.__dict__} if name.startswith('test_')]
-        for name in sorted(names, key=lambda name: name == 'test_nothing_is_left'):
-            if wanted and not any(word in name for word in wanted):
-                continue
-            try:
-                getattr(pods, name)()
-                results.write(f'passed\t{name}\t\n')
-            except Exception:  # whatever it is, the others are to run
-                failed += 1
-                traceback.print_exc()
-                results.write(f'failed\t{name}\t{" ".join(traceback.format_exc().split())[-300:]}\n')
-            results.flush()
+        failed = cases.run({name: getattr(pods, name) for name in sorted(names, key=lambda name: name == 'test_nothing_is_left')})
         if failed:
             print(agent.log()[-6000:], node.last_words(), sep='\n---\n', file=sys.stderr)
-    return 1 if failed else 0
+    return failed
 
 
 if __name__ == '__main__':

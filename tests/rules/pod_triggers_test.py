@@ -7,13 +7,14 @@ import os
 import pathlib
 import re
 import sys
-import traceback
+from functools import partial
 
 SOURCE = pathlib.Path(os.environ['STOCKADE_SOURCE_DIR'])
 sys.path.insert(0, str(SOURCE / 'tests/kubernetes'))
 
 from agent import Agent  # noqa: E402
 from node import Failed, until  # noqa: E402
+import cases  # noqa: E402  of tests/kyverno, where node looks
 from runc_node import RuncNode  # noqa: E402
 
 SPEC = """\
@@ -77,28 +78,17 @@ class Triggers:
 
 
 def main():
-    failed = 0
     known = ids()
-    with open(os.environ.get('STOCKADE_RESULTS', '/dev/stdout'), 'a', encoding='utf-8') as results, RuncNode() as node, \
+    with RuncNode() as node, \
             Agent(f'kubernetes:\n  nri: {node.socket}\n  policies: [open]\n', rules=f'{{dirs: [{SOURCE}/rules/detections]}}') as agent:
         agent.policy('open', SPEC)
         agent.up()
         agent.connected()
         pods = Triggers(node, agent)
 
-        def case(name, check):
-            nonlocal failed
-            try:
-                check()
-                results.write(f'passed\t{name}\t\n')
-            except Exception:  # whatever it is, the others are to run
-                failed += 1
-                traceback.print_exc()
-                results.write(f'failed\t{name}\t{" ".join(traceback.format_exc().split())[-300:]}\n')
-            results.flush()
-
-        for name, flags, script in triggers():
-            case(name, lambda: until(f'{name} is fired by: {script}', lambda found=pods.run(flags, script): known[name] in found()))  # noqa: B023
+        def fired(name, flags, script):
+            found = pods.run(flags, script)
+            until(f'{name} is fired by: {script}', lambda: known[name] in found())
 
         def silent():
             found = pods.run('', HONEST)
@@ -107,10 +97,10 @@ def main():
             until('the rules are through', behind)
             assert not found(), found()
 
-        case('honest_work_is_silent', silent)
+        failed = cases.run({**{name: partial(fired, name, flags, script) for name, flags, script in triggers()}, 'honest_work_is_silent': silent})
         if failed:
             print(agent.log()[-6000:], file=sys.stderr)
-    return 1 if failed else 0
+    return failed
 
 
 if __name__ == '__main__':
