@@ -74,6 +74,17 @@ class RulesRestrain : public RulesRespond {
         for (const char* tag : {"other", "first"}) ran[tag] = product_.Finish(runs[tag], tag);
         return ran;
     }
+    // Both lead to one address, and the policy `names` opens both.
+    void TwoNames(World& world, const std::string& recorded) {
+        world.Answer("bait.egress.test", World::kOutside);
+        world.Answer("good.egress.test", World::kOutside);
+        product_.Put("names.yaml",
+                     absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: "
+                                  "names}\nspec:\n  exec: {allow: [/**]}\n"
+                                  "  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
+                                  "  network: {allow: [{name: \"*.egress.test\"}]}\n  dns: {resolvers: [",
+                                  World::kResolver, "]}\n  record: {", recorded, ": all}\n"));
+    }
     std::string Ps() { return product_.Stockade({"ps", "-o", "json"}).out; }
 };
 
@@ -92,11 +103,11 @@ std::string Watch(const std::vector<std::string>& addresses) {
         "    time.sleep(0.02)\n");
 }
 
-std::string AddressRule(const std::string& address) {
+std::string AddressRule(const std::string& address, const std::string& modifier = "") {
     return absl::StrCat(
         "title: Bait\nname: bait\nlevel: high\nlogsource: {product: linux, category: "
         "network_connection}\ndetection:\n"
-        "  selection: {DestinationIp: ",
+        "  selection: {DestinationIp", modifier, ": ",
         address,
         "}\n  condition: selection\n"
         "response: {action: deny, deny: {connect: DestinationIp}}\n");
@@ -190,10 +201,7 @@ TEST_F(RulesRestrain, ADeniedAddressOfIpv6) {
 // A sandbox that wants everything denied to it fills nothing: it is told no, and what was denied stays so.
 TEST_F(RulesRestrain, MoreThanItsBoundIsAnAnswer) {
     product_.Configure("kills_per_minute: 0\n");
-    product_.Put("rules/a.yaml",
-                 "title: Bait\nname: bait\nlevel: high\nlogsource: {product: linux, category: "
-                 "network_connection}\ndetection:\n  selection: {DestinationIp|cidr: 10.0.0.0/16}\n"
-                 "  condition: selection\nresponse: {action: deny, deny: {connect: DestinationIp}}\n");
+    product_.Put("rules/a.yaml", AddressRule("10.0.0.0/16", "|cidr"));
     // One after another, so that none is lost on its way to the rules: each waits until it is refused.
     const std::string code =
         "import socket, time\n"
@@ -244,16 +252,7 @@ TEST_F(RulesRestrain, WhatCannotBeDeniedIsTriedOnce) {
 TEST_F(RulesRestrain, ADeniedNameIsNotAskedForAgain) {
     World world;
     ASSERT_TRUE(world.status().ok()) << world.status();
-    world.Answer("bait.egress.test", World::kOutside);
-    world.Answer("good.egress.test", World::kOutside);
-    product_.Put("names.yaml",
-                 absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: "
-                              "names}\nspec:\n  exec: {allow: [/**]}\n"
-                              "  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
-                              "  network: {allow: [{name: \"*.egress.test\"}]}\n  dns: {resolvers: [",
-                              World::kResolver,
-                              "]}\n"
-                              "  record: {dns: all}\n"));
+    TwoNames(world, "dns");
     product_.Put(
         "rules/a.yaml",
         "title: Bait\nname: bait\nlevel: high\nlogsource: {product: linux, category: dns_query}\ndetection:\n"
@@ -279,14 +278,7 @@ TEST_F(RulesRestrain, ADeniedNameIsNotAskedForAgain) {
 TEST_F(RulesRestrain, ARuleKnowsTheNameThatLedToAnAddress) {
     World world;
     ASSERT_TRUE(world.status().ok()) << world.status();
-    world.Answer("bait.egress.test", World::kOutside);
-    world.Answer("good.egress.test", World::kOutside);
-    product_.Put("names.yaml",
-                 absl::StrCat("apiVersion: stockade.dev/v1\nkind: SandboxPolicy\nmetadata: {name: "
-                              "names}\nspec:\n  exec: {allow: [/**]}\n"
-                              "  files: {read: [/**], write: [/tmp/**, /dev/**]}\n"
-                              "  network: {allow: [{name: \"*.egress.test\"}]}\n  dns: {resolvers: [",
-                              World::kResolver, "]}\n  record: {network: all}\n"));
+    TwoNames(world, "network");
     product_.Put("rules/a.yaml",
                  "title: Bait\nname: bait\nlevel: high\nlogsource: {product: linux, category: network_connection}\n"
                  "detection:\n  selection: {DestinationHostname|startswith: bait.}\n  condition: selection\n");
